@@ -192,10 +192,10 @@ def test_compaction_conflicts(spark: SparkSession, tmp_path: Path, monkeypatch: 
     opened = DeltaTable.forPath(spark, path)
 
     def after(change: Any) -> None:
-        def commit(*arguments: Any, **named: Any) -> int:
+        def commit(*arguments: Any, **named: Any) -> None:
             monkeypatch.undo()
             change()
-            return commit_command(*arguments, **named)
+            commit_command(*arguments, **named)
 
         monkeypatch.setattr("deltamerge.commands.rewriting.commit_command", commit)
 

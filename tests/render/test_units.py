@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltamerge.render.units import count, duration, size
+from deltamerge.render.printable import count, duration, size
 
 
 @pytest.mark.parametrize(

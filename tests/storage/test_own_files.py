@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from deltamerge.storage.local_store import LocalStore
-from deltamerge.storage.own_files import own_files
+from deltamerge.storage.store import own_files
 
 
 def test_a_link_to_a_folder_elsewhere(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ from pyspark.sql.types import BinaryType, DataType
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaRuntimeException
-from deltamerge.write.legacy_casts import legacy_cast
-from deltamerge.write.store_assignment import first_lossy
+from deltamerge.write.store_assignment import first_lossy, legacy_cast
 from merge.tables import rows
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from deltamerge.commands.convert import convert_to_delta
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
-from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.history import read_history
 from deltamerge.log.protocol import reader_features, writer_features
@@ -266,8 +265,7 @@ class DeltaTable(TableCommands):
         Raises:
             DeltaAnalysisException: There is no readable version for the time.
         """
-        times = CommitTimes.of(self.table.snapshot())
-        return table_frame(self.table, self.table.snapshot(version_at(times, milliseconds)))
+        return table_frame(self.table, self.table.snapshot(self.table.version_at(milliseconds)))
 
     def changes(
         self,

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from deltamerge.api.arguments import check_value
 from deltamerge.api.optimize_builder import DeltaOptimizeBuilder
+from deltamerge.api.statements import frames
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.commands.restore import restore_to_version, version_of
@@ -17,22 +18,12 @@ from deltamerge.commands.symlink_manifest import generate
 from deltamerge.commands.table_protocol import add_feature, upgrade_protocol
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.scan.timestamps import timestamp_ms
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table, open_table
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-_RESTORED = (
-    "table_size_after_restore",
-    "num_of_files_after_restore",
-    "num_removed_files",
-    "num_restored_files",
-    "removed_files_size",
-    "restored_files_size",
-)
 
 
 class TableCommands:
@@ -146,7 +137,7 @@ class TableCommands:
             DeltaTableException: It is no longer in the log.
         """
         check_value(isinstance(version, int), "version", "an int", version)
-        return self.restored(restore_to_version(self.table, version))
+        return frames.of_metrics(self.table.spark, restore_to_version(self.table, version))
 
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:
         """Restore the version that the table had at a time; see `restoreToVersion`.
@@ -163,19 +154,7 @@ class TableCommands:
         """
         check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
         version = version_of(self.table, timestamp_ms(self.table.spark, timestamp))
-        return self.restored(restore_to_version(self.table, version, timestamp))
-
-    def restored(self, metrics: Mapping[str, int]) -> DataFrame:
-        """Return the metrics of a RESTORE as a frame.
-
-        Args:
-            metrics: The metrics.
-
-        Returns:
-            One row, as `restoreToVersion` returns it.
-        """
-        columns = ", ".join(f"{name} BIGINT" for name in _RESTORED)
-        return self.table.spark.createDataFrame([tuple(metrics.values())], columns)
+        return frames.of_metrics(self.table.spark, restore_to_version(self.table, version, timestamp))
 
     def optimize(self) -> DeltaOptimizeBuilder:
         """Begin to compact the table's files, or to order its rows.
@@ -250,8 +229,7 @@ class TableCommands:
                 version for the timestamp.
         """
         check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
-        times = CommitTimes.of(self.table.snapshot())
-        version = version_at(times, timestamp_ms(self.table.spark, timestamp))
+        version = self.table.version_at(timestamp_ms(self.table.spark, timestamp))
         return self._cloned(version, target, isShallow, replace, properties)
 
     def _cloned(

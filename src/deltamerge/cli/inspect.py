@@ -13,7 +13,7 @@ from rich.text import Text
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.render.units import count, duration, size
+from deltamerge.render.printable import count, duration, size
 from deltamerge.storage.store import Store
 
 _SQL_NAMES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}

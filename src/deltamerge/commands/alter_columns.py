@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql.types import DataType, StructField, StructType
@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltamerge.commands.alter_properties import EVERYTHING_READ, count_where
 from deltamerge.commands.committing import NOTHING_READ, commit_command
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.actions import Metadata
+from deltamerge.log.actions import Metadata, compact_json
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import NONE, check_names, with_column_ids
 from deltamerge.log.features.type_widening import ALWAYS, NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
@@ -35,10 +35,11 @@ from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import parse_name, quote, quote_name
-from deltamerge.txn.prepared import ReadSet
+from deltamerge.sql.statements.ast import ChangeColumn, ColumnDefinition, Position
 from deltamerge.write.char_varchar import as_strings, may_become
 from deltamerge.write.constraints import CHECK_PREFIX, columns_in
 from deltamerge.write.defaults import CURRENT_DEFAULT, check_defaults
+from deltamerge.write.definition import definition_field
 from deltamerge.write.dependents import check_dependents
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.table_features import check_evolution
@@ -47,61 +48,37 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _COMMENT = "comment"
 
 
-@dataclass(frozen=True)
-class NewColumn:
-    """A column to add.
-
-    Args:
-        parent: The struct that it becomes a field of; the empty path is the table.
-        after: The column that it comes behind.
-    """
-
-    parent: tuple[str, ...]
-    field: StructField
-    after: str | None = None
-    first: bool = False
-
-
-@dataclass(frozen=True)
-class ColumnChange:
-    """What becomes of a column; what is None stays.
-
-    Args:
-        default: SQL; the empty string drops the default.
-    """
-
-    path: tuple[str, ...]
-    data_type: DataType | None = None
-    nullable: bool | None = None
-    comment: str | None = None
-    default: str | None = None
-    after: str | None = None
-    first: bool = False
-
-
-def add_columns(table: Table, columns: Sequence[NewColumn]) -> None:
+def add_columns(table: Table, columns: Sequence[ColumnDefinition]) -> None:
     """Add columns, NULL in the rows that are there. Delta: AlterTableAddColumnsDeltaCommand."""
-    snapshot = _writable(table)
-    schema = snapshot.schema
+    snapshot = table.snapshot_to_write()
+    schema, fields = snapshot.schema, [definition_field(column) for column in columns]
     logged = []
-    for column in columns:
-        field = _to_log(column.field)
-        _check_new(field, column.parent)
-        parent = find_field(schema, column.parent)[0] if column.parent else ()
+    for column, given in zip(columns, fields, strict=True):
+        field = _to_log(given)
+        _check_new(field, column.name[:-1])
+        parent = find_field(schema, column.name[:-1])[0] if column.name[:-1] else ()
         _check_absent(schema, (*parent, field.name))
-
-        def added(fields: Fields, field: LogField = field, column: NewColumn = column) -> Fields:
-            return placed(fields, field, column.after, first=column.first)
-
-        schema = with_fields(schema, parent, added)
-        position = {"position": "FIRST"} if column.first else {"position": f"AFTER {column.after}"}
-        logged.append({
-            "column": described_column(parent, _as_given(field)),
-            **(position if column.first or column.after is not None else {}),
-        })  # fmt: skip
+        schema = with_fields(schema, parent, partial(_placed, field=field, position=column.position))
+        logged.append({"column": described_column(parent, _as_given(field)), **_described_place(column.position)})
     check_names(schema, snapshot.metadata.configuration)
-    check_evolution(snapshot, StructType([column.field for column in columns]))
-    _commit(table, snapshot, "ADD COLUMNS", {"columns": _json(logged)}, _with_schema(snapshot, schema))
+    check_evolution(snapshot, StructType(fields))
+    parameters = {"columns": compact_json(logged)}
+    commit_command(table, snapshot, "ADD COLUMNS", parameters, [_with_schema(snapshot, schema)])
+
+
+def _placed(fields: Fields, field: LogField, position: Position) -> Fields:
+    """Return fields with one more, or with another one of its name, at a place; by default at the end, or its own."""
+    if position is None and any(other.name == field.name for other in fields):
+        return tuple(field if other.name == field.name else other for other in fields)
+    others = tuple(other for other in fields if other.name != field.name)
+    after = position[-1] if isinstance(position, tuple) else None
+    return placed(others, field, after, first=position == "FIRST")
+
+
+def _described_place(position: Position) -> dict[str, str]:
+    if position is None:
+        return {}
+    return {"position": "FIRST" if position == "FIRST" else f"AFTER {position[-1]}"}
 
 
 def _check_new(field: LogField, parent: tuple[str, ...]) -> None:
@@ -128,7 +105,7 @@ def _check_absent(schema: LogStruct, path: tuple[str, ...]) -> None:
 
 def drop_columns(table: Table, paths: Sequence[Sequence[str]], *, if_exists: bool) -> None:
     """Drop columns of a table that maps them; its files stay. Delta: AlterTableDropColumnsDeltaCommand."""
-    snapshot = _writable(table)
+    snapshot = table.snapshot_to_write()
     if snapshot.mapping_mode == NONE:
         raise _needs_mapping("DELTA_UNSUPPORTED_DROP_COLUMN", "DROP COLUMN")
     schema = snapshot.schema
@@ -144,7 +121,7 @@ def drop_columns(table: Table, paths: Sequence[Sequence[str]], *, if_exists: boo
         return
     metadata = _with_schema(snapshot, schema)
     metadata = replace(metadata, configuration=_stats_columns(metadata.configuration, found, None))
-    _commit(table, snapshot, "DROP COLUMNS", {"columns": _json([_name(path) for path in found])}, metadata)
+    commit_command(table, snapshot, "DROP COLUMNS", {"columns": compact_json(list(map(_name, found)))}, [metadata])
 
 
 def _without(fields: Fields, name: str) -> Fields:
@@ -198,7 +175,7 @@ def _check_unused(snapshot: Snapshot, path: tuple[str, ...]) -> None:
 
 def rename_column(table: Table, path: Sequence[str], to: str) -> None:
     """Rename a column of a table that maps them; its files stay. Delta: AlterTableChangeColumnDeltaCommand."""
-    snapshot = _writable(table)
+    snapshot = table.snapshot_to_write()
     if snapshot.mapping_mode == NONE:
         raise _needs_mapping("DELTA_UNSUPPORTED_RENAME_COLUMN", "Column rename")
     spelled, _ = find_field(snapshot.schema, path)
@@ -215,26 +192,19 @@ def rename_column(table: Table, path: Sequence[str], to: str) -> None:
     configuration = _stats_columns(metadata.configuration, [spelled], new)
     metadata = replace(metadata, partition_columns=partitioned, configuration=configuration)
     parameters = {"oldColumnPath": _name(spelled), "newColumnPath": _name(new)}
-    _commit(table, snapshot, "RENAME COLUMN", parameters, metadata)
+    commit_command(table, snapshot, "RENAME COLUMN", parameters, [metadata])
 
 
-def change_column(table: Table, change: ColumnChange) -> None:
+def change_column(table: Table, change: ChangeColumn) -> None:
     """Change a column's type, comment, default, place, or whether it may be NULL.
 
     Delta: AlterTableChangeColumnDeltaCommand, which never makes a column NOT NULL; here one becomes it where no row has
     NULL.
     """
-    snapshot = _writable(table)
-    spelled, before = find_field(snapshot.schema, change.path)
+    snapshot = table.snapshot_to_write()
+    spelled, before = find_field(snapshot.schema, change.column)
     after = _changed(snapshot, spelled, before, change)
-
-    def placed_again(fields: Fields) -> Fields:
-        if change.after is None and not change.first:
-            return tuple(after if field.name == before.name else field for field in fields)
-        others = tuple(field for field in fields if field.name != before.name)
-        return placed(others, after, change.after, first=change.first)
-
-    schema = with_fields(snapshot.schema, spelled[:-1], placed_again)
+    schema = with_fields(snapshot.schema, spelled[:-1], partial(_placed, field=after, position=change.position))
     old, new = spark_schema(snapshot), StructType.fromJson(json.loads(schema_to_json(schema)))
     if change.default:
         check_defaults(table.spark, StructType([field for field in new.fields if field.name == spelled[0]]))
@@ -245,16 +215,13 @@ def change_column(table: Table, change: ColumnChange) -> None:
     becomes_not_null = before.nullable and not after.nullable
     if becomes_not_null:
         _check_no_null(table, snapshot, spelled)
-    position = "FIRST" if change.first else f"AFTER {change.after}"
-    parameters = {
-        "column": _json(described_column(spelled[:-1], after)),
-        **({"position": position} if change.first or change.after is not None else {}),
-    }
+    described = compact_json(described_column(spelled[:-1], after))
+    parameters = {"column": described, **_described_place(change.position)}
     read = EVERYTHING_READ if becomes_not_null else NOTHING_READ
-    _commit(table, snapshot, "CHANGE COLUMN", parameters, _with_schema(snapshot, schema), read)
+    commit_command(table, snapshot, "CHANGE COLUMN", parameters, [_with_schema(snapshot, schema)], read=read)
 
 
-def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change: ColumnChange) -> LogField:
+def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change: ChangeColumn) -> LogField:
     metadata = dict(before.metadata)
     if change.comment is not None:
         metadata[_COMMENT] = change.comment
@@ -273,7 +240,7 @@ def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change
     after = replace(before, nullable=nullable, metadata=metadata)
     if change.data_type is None:
         return after
-    wanted_field = _to_log(StructField(before.name, change.data_type))
+    wanted_field = _to_log(StructField(before.name, DataType.fromDDL(change.data_type)))
     wanted = wanted_field.data_type
     if wanted != before.data_type and not _may_become(snapshot, before, wanted):
         raise DeltaAnalysisException(
@@ -322,12 +289,6 @@ def _check_no_null(table: Table, snapshot: Snapshot, path: tuple[str, ...]) -> N
             "first.",
             parameters={"numRows": str(violating), "tableName": table.name, "colName": ".".join(path)},
         )
-
-
-def _writable(table: Table) -> Snapshot:
-    snapshot = table.snapshot()
-    snapshot.check_writable()
-    return snapshot
 
 
 def _to_log(field: StructField) -> LogField:
@@ -386,10 +347,6 @@ def _name(path: Sequence[str]) -> str:
     return ".".join(quote(part) if "." in part or "`" in part else part for part in path)
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def _needs_mapping(error_class: str, what: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         error_class,
@@ -404,14 +361,3 @@ def _not_allowed(operation: str, why: str) -> DeltaAnalysisException:
         f"Operation not allowed: `{operation}` is not supported for Delta tables. {why}",
         parameters={"operation": operation},
     )
-
-
-def _commit(
-    table: Table,
-    snapshot: Snapshot,
-    operation: str,
-    parameters: Mapping[str, object],
-    metadata: Metadata,
-    read: ReadSet = NOTHING_READ,
-) -> None:
-    commit_command(table, snapshot, operation, parameters, [metadata], metrics={}, read=read)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from deltamerge.commands.committing import NOTHING_READ, commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedOperationException
-from deltamerge.log.actions import Action, Metadata
+from deltamerge.log.actions import Action, Metadata, compact_json
 from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustered_by, clustering_domain
 from deltamerge.log.features.column_mapping import (
     MAX_COLUMN_ID,
@@ -46,8 +45,7 @@ EVERYTHING_READ = ReadSet((ALWAYS,), frozenset(), whole_table=True)
 
 def set_properties(table: Table, properties: Mapping[str, str]) -> None:
     """Set a table's properties; ``comment`` is its comment. Delta: AlterTableSetPropertiesDeltaCommand."""
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     properties = named_properties(properties, any_name=session_conf(table.spark, CommandConf).any_property)
     _check_settable(snapshot, properties)
     stored = stored_properties({key: value for key, value in properties.items() if key != _COMMENT})
@@ -60,7 +58,7 @@ def set_properties(table: Table, properties: Mapping[str, str]) -> None:
     if mapping_mode(metadata.configuration) != mapping_mode(before.configuration):
         metadata = _mapped(metadata)
     shown = {key.lower() if key.startswith("delta.feature.") else key: value for key, value in properties.items()}
-    parameters = {"properties": json.dumps(shown, separators=(",", ":"))}
+    parameters = {"properties": compact_json(shown)}
     _commit(table, snapshot, "SET TBLPROPERTIES", parameters, metadata, properties)
 
 
@@ -112,8 +110,7 @@ def _mapped(metadata: Metadata) -> Metadata:
 
 def unset_properties(table: Table, keys: Sequence[str]) -> None:
     """Unset properties of a table, those that it has. Delta: AlterTableUnsetPropertiesDeltaCommand."""
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     before = snapshot.metadata
     keys = [spelled(key) for key in keys]
     if MODE in keys and snapshot.mapping_mode != NONE:
@@ -123,14 +120,13 @@ def unset_properties(table: Table, keys: Sequence[str]) -> None:
         description=None if _COMMENT in keys else before.description,
         configuration={key: value for key, value in before.configuration.items() if key not in keys},
     )
-    parameters = {"properties": json.dumps(list(keys), separators=(",", ":")), "ifExists": True}
+    parameters = {"properties": compact_json(list(keys)), "ifExists": True}
     _commit(table, snapshot, "UNSET TBLPROPERTIES", parameters, metadata)
 
 
 def add_constraint(table: Table, name: str, expression: str) -> None:
     """Add a CHECK constraint, which all present rows must satisfy. Delta: AlterTableAddConstraintDeltaCommand."""
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     key = CHECK_PREFIX + name.lower()
     configuration = snapshot.metadata.configuration
     if key in configuration:
@@ -181,8 +177,7 @@ def count_where(table: Table, snapshot: Snapshot, condition: Column, only: Colum
 
 def drop_constraint(table: Table, name: str, *, if_exists: bool) -> None:
     """Drop a CHECK constraint. Delta: AlterTableDropConstraintDeltaCommand."""
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     configuration = snapshot.metadata.configuration
     key = next((key for key in configuration if key.lower() == CHECK_PREFIX + name.lower()), None)
     if key is None and not if_exists:
@@ -201,8 +196,7 @@ def drop_constraint(table: Table, name: str, *, if_exists: bool) -> None:
 
 def cluster_by(table: Table, columns: Sequence[str]) -> None:
     """Set the columns that a table is clustered by; none ends it. Delta: AlterTableClusterByDeltaCommand."""
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     if snapshot.metadata.partition_columns:
         raise DeltaAnalysisException(
             "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED",
@@ -221,7 +215,7 @@ def cluster_by(table: Table, columns: Sequence[str]) -> None:
     if protocol != snapshot.protocol:
         actions = [protocol, snapshot.metadata, *actions]
     parameters = {"oldClusteringColumns": ",".join(before), "newClusteringColumns": ",".join(named)}
-    commit_command(table, snapshot, "CLUSTER BY", parameters, actions, metrics={})
+    commit_command(table, snapshot, "CLUSTER BY", parameters, actions)
 
 
 def _commit(
@@ -236,4 +230,4 @@ def _commit(
     """Commit new metadata, and the protocol that the properties need."""
     protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), properties or {}))
     actions: list[Action] = [metadata] if protocol == snapshot.protocol else [protocol, metadata]
-    commit_command(table, snapshot, operation, parameters, actions, metrics={}, read=read)
+    commit_command(table, snapshot, operation, parameters, actions, read=read)

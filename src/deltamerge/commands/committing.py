@@ -12,6 +12,8 @@ from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
 
 NOTHING_READ = ReadSet()
+_NO_METRICS: Mapping[str, int] = {}
+_WHOLE_TABLE = ReadSet(whole_table=True)
 _OF_FILES = (AddFile, RemoveFile)
 
 
@@ -22,22 +24,21 @@ def commit_command(
     parameters: Mapping[str, object],
     actions: Sequence[Action] = (),
     *,
-    metrics: Mapping[str, int] | None = None,
+    metrics: Mapping[str, int] = _NO_METRICS,
     read: ReadSet = NOTHING_READ,
     isolation: IsolationLevel = "Serializable",
-) -> int:
-    """Commit a command; return the new version.
+) -> None:
+    """Commit a command.
 
     Args:
         snapshot: The version that was read; None where the commit makes the table.
-        metrics: The commit's ``operationMetrics``; None for none.
+        metrics: The commit's ``operationMetrics``.
 
     Raises:
         DeltaConcurrentModificationException: Another writer's commit conflicts.
         CommitStateUnknownException: The store did not say whether the commit landed.
     """
     conf = merge_conf(table.spark)
-    shown = metrics is not None and conf.history_metrics
     reads_or_changes = read.predicates or read.files or any(isinstance(action, _OF_FILES) for action in actions)
     prepared = PreparedCommit(
         snapshot=table.store if snapshot is None else snapshot,
@@ -45,7 +46,7 @@ def commit_command(
         read_set=read,
         operation=operation,
         operation_parameters=parameters,
-        operation_metrics={name: str(value) for name, value in (metrics or {}).items()} if shown else None,
+        operation_metrics={k: str(v) for k, v in metrics.items()} if conf.history_metrics else None,
         isolation_level=isolation,
         # Delta counts what neither reads nor changes files as one, also where it conflicts with every other commit.
         is_blind_append=not reads_or_changes,
@@ -53,4 +54,16 @@ def commit_command(
         session_time_zone=conf.session_time_zone,
         writes_checksum=conf.write_checksum_file,
     )
-    return commit(prepared).version
+    commit(prepared)
+
+
+def commit_alteration(
+    table: Table,
+    snapshot: Snapshot,
+    operation: str,
+    parameters: Mapping[str, object],
+    actions: Sequence[Action],
+    isolation: IsolationLevel = "Serializable",
+) -> None:
+    """Commit a change of what a table is, which conflicts with every other commit."""
+    commit_command(table, snapshot, operation, parameters, actions, read=_WHOLE_TABLE, isolation=isolation)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,13 +27,12 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
-from deltamerge.storage.store import StoredFile
+from deltamerge.storage.store import StoredFile, in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
 from deltamerge.write.data_files import statistics_of
 from deltamerge.write.table_features import protocol_for
 
-_THREADS = 16
 _STREAM_LOG = "_spark_metadata/"
 # Every string is a value of these.
 _STRINGS = (StringType, CharType, VarcharType, BinaryType)
@@ -55,9 +53,8 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
         )
     values = [_partition_values(table, file, partition_schema.names) for file in files]
     _check_values(table, files, values, partition_schema)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(lambda file: _footer(table, file).num_rows, files):
-            pass
+    # A file that is not a Parquet file is refused before anything is written.
+    in_parallel(partial(_footer, table), files)
     schema = _schema(table, files, partition_schema)
     logged: LogSchema = parse_schema(schema.json())
     indexed = IndexedColumns.of(logged, partition_schema.names, {})
@@ -72,8 +69,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
             stats=statistics_of(table.store, file, footer, logged, indexed),
         )
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        adds = list(pool.map(added, files, values))
+    adds = in_parallel(added, files, values)
     metadata = Metadata(
         id=str(uuid.uuid4()),
         schema_string=json.dumps(schema.jsonValue()),

@@ -5,12 +5,11 @@ Delta: ClusteringStrategy, ZCube, ZCubeInfo.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
 
-from deltamerge.log.actions import AddFile
+from deltamerge.log.actions import AddFile, compact_json
 
 CLUSTERING_PROVIDER = "liquid"
 _CUBE, _COLUMNS, _CURVE = "ZCUBE_ID", "ZCUBE_ZORDER_BY", "ZCUBE_ZORDER_CURVE"
@@ -18,7 +17,7 @@ _CUBE, _COLUMNS, _CURVE = "ZCUBE_ID", "ZCUBE_ZORDER_BY", "ZCUBE_ZORDER_CURVE"
 
 def new_cube(columns: Sequence[str]) -> dict[str, str | None]:
     """Return the tags of a new cube's files, which are ordered along a Z-order curve."""
-    return {_CUBE: str(uuid.uuid4()), _COLUMNS: listed(columns), _CURVE: "zorder"}
+    return {_CUBE: str(uuid.uuid4()), _COLUMNS: compact_json(columns), _CURVE: "zorder"}
 
 
 def files_to_cluster(
@@ -61,12 +60,7 @@ def packed_cubes(files: Sequence[AddFile], size: int) -> list[list[AddFile]]:
     return [of for of in packed if of]
 
 
-def listed(strings: Sequence[str]) -> str:
-    """Return strings as the log lists them."""
-    return json.dumps(list(strings), ensure_ascii=False, separators=(",", ":"))
-
-
 def _cube_of(file: AddFile, columns: Sequence[str]) -> str:
     """Return the id of a file's cube; empty where it has none of these columns."""
     tags = file.tags or {}
-    return tags.get(_CUBE) or "" if tags.get(_COLUMNS) == listed(columns) else ""
+    return tags.get(_CUBE) or "" if tags.get(_COLUMNS) == compact_json(columns) else ""

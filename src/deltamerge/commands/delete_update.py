@@ -63,8 +63,7 @@ def _statement(
 def truncate(table: Table) -> None:
     """Delete all rows of a table. Delta: DeltaOperations.Truncate."""
     started = now_ms()
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     refuse_append_only(snapshot, table.name, "TRUNCATE deletes rows")
     removed = removals_of(snapshot.files)
     if removed:

@@ -7,10 +7,9 @@ the feature then never go back beyond them. With TRUNCATE HISTORY the versions t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from deltamerge.commands.committing import commit_command
+from deltamerge.commands.committing import commit_alteration, commit_command
 from deltamerge.commands.feature_traces import DROPPABLE, Traces, removals_of_domains, unset
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Action, Protocol
@@ -30,7 +29,6 @@ from deltamerge.log.protocol import (
 from deltamerge.log.segment import list_log
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.spark.table import Table
-from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.property_names import BY_LOWER
 from deltamerge.write.table_features import with_features
@@ -50,8 +48,7 @@ def drop_feature(table: Table, name: str, *, truncate_history: bool) -> None:
         truncate_history: Whether versions older than ``delta.dropFeatureTruncateHistory.retentionDuration`` are
             deleted, so that none uses the feature.
     """
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     _check_droppable(snapshot, name, truncate_history=truncate_history)
     if name == _PROTECTION:
         _drop_protection(table)
@@ -114,7 +111,7 @@ def _downgrade(
     actions: list[Action] = [_without(snapshot.protocol, name, added), metadata]
     actions += removals_of_domains(snapshot, traces.domains)
     parameters = {"featureName": name, "truncateHistory": truncate_history}
-    _commit(table, snapshot, "DROP FEATURE", parameters, actions)
+    commit_alteration(table, snapshot, "DROP FEATURE", parameters, actions)
 
 
 def _drop_protection(table: Table) -> None:
@@ -201,7 +198,7 @@ def _kept(snapshot: Snapshot) -> str:
 
 
 def _commit_and_checkpoint(table: Table) -> None:
-    commit_command(table, table.snapshot(), "Empty Commit", {}, metrics={}, isolation="SnapshotIsolation")
+    commit_command(table, table.snapshot(), "Empty Commit", {}, isolation="SnapshotIsolation")
     write_checkpoint(table.snapshot(), now_ms())
 
 
@@ -221,9 +218,3 @@ def _not_dropped(error_class: str, feature: str, why: str) -> DeltaTableExceptio
         f"Cannot drop {feature} from this table: {why}. Nothing was changed.",
         parameters={"feature": feature},
     )
-
-
-def _commit(
-    table: Table, snapshot: Snapshot, operation: str, parameters: dict[str, object], actions: Sequence[Action]
-) -> None:
-    commit_command(table, snapshot, operation, parameters, actions, metrics={}, read=ReadSet(whole_table=True))

@@ -5,18 +5,25 @@ Delta: TableFeature (RemovableFeature), PreDowngradeTableFeatureCommand.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deltamerge.commands.alter_columns import described_column
 from deltamerge.commands.alter_properties import set_properties
-from deltamerge.commands.committing import commit_command
+from deltamerge.commands.committing import commit_alteration
 from deltamerge.commands.optimize import purge
 from deltamerge.commands.rewriting import RewriteRecord, packed_partitions, rewrite
 from deltamerge.commands.stored_columns import with_narrower_types
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.actions import Action, AddFile, DeletionVectorDescriptor, DomainMetadata, Metadata, RemoveFile
+from deltamerge.log.actions import (
+    Action,
+    AddFile,
+    DeletionVectorDescriptor,
+    DomainMetadata,
+    Metadata,
+    RemoveFile,
+    compact_json,
+)
 from deltamerge.log.features.clustering import clustered_by, clustering_domain
 from deltamerge.log.features.column_mapping import (
     MAX_COLUMN_ID,
@@ -39,7 +46,6 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
 from deltamerge.spark.table import Table
-from deltamerge.txn.prepared import IsolationLevel, ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.layout import target_file_size
@@ -48,7 +54,6 @@ _VECTORS = "delta.enableDeletionVectors"
 _POLICY = "delta.checkpointPolicy"
 _ICT = "delta.enableInCommitTimestamps"
 _ICT_SINCE = ("delta.inCommitTimestampEnablementTimestamp", "delta.inCommitTimestampEnablementVersion")
-_WHOLE = ReadSet(whole_table=True)
 
 
 @dataclass(frozen=True)
@@ -85,20 +90,9 @@ def unset(table: Table, properties: Sequence[str], *, disabled: Sequence[str] = 
     snapshot = table.snapshot()
     configuration = {k: v for k, v in snapshot.metadata.configuration.items() if k not in properties}
     configuration |= dict.fromkeys(disabled, "false")
-    keys = json.dumps([*properties, *disabled], separators=(",", ":"))
+    keys = compact_json([*properties, *disabled])
     metadata = replace(snapshot.metadata, configuration=configuration)
-    _commit(table, snapshot, "UNSET TBLPROPERTIES", {"properties": keys, "ifExists": True}, [metadata])
-
-
-def _commit(
-    table: Table,
-    snapshot: Snapshot,
-    operation: str,
-    parameters: Mapping[str, object],
-    actions: Sequence[Action],
-    isolation: IsolationLevel = "Serializable",
-) -> None:
-    commit_command(table, snapshot, operation, parameters, actions, metrics={}, read=_WHOLE, isolation=isolation)
+    commit_alteration(table, snapshot, "UNSET TBLPROPERTIES", {"properties": keys, "ifExists": True}, [metadata])
 
 
 def _refuse_constraints(table: Table) -> bool:
@@ -158,7 +152,7 @@ def _add_tombstones_of_vectors(table: Table) -> None:
     paths = {encode_path(path) for vector in vectors if (path := vector_path(vector)) is not None}
     missing = sorted(paths - {row["path"] for row in tombstones if not row["deletion_vector"]})
     actions = [RemoveFile(path, deletion_timestamp=now, data_change=False) for path in missing]
-    _commit(table, snapshot, "Deletion Vector Tombstones", {}, actions, "SnapshotIsolation")
+    commit_alteration(table, snapshot, "Deletion Vector Tombstones", {}, actions, "SnapshotIsolation")
 
 
 def _uses_vectors(action: Action) -> bool:
@@ -235,9 +229,9 @@ def _forget_type_changes(table: Table) -> None:
     schema = parse_schema(snapshot.metadata.schema_string)
     cleaned = without_type_changes(schema)
     changed = [described_column(path[:-1], field) for path, field in schema.walk() if TYPE_CHANGES in field.metadata]
-    parameters = {"columns": json.dumps(changed, separators=(",", ":"))}
+    parameters = {"columns": compact_json(changed)}
     metadata = replace(snapshot.metadata, schema_string=schema_to_json(cleaned))
-    _commit(table, snapshot, "DROP FEATURE", parameters, [metadata])
+    commit_alteration(table, snapshot, "DROP FEATURE", parameters, [metadata])
 
 
 def _uses_widening(action: Action) -> bool:
@@ -287,7 +281,7 @@ def _remove_row_ids(table: Table) -> bool:
         if _has_row_ids(file)
     ]
     if without:
-        _commit(table, snapshot, "ROW TRACKING UNBACKFILL", {"batchId": "0"}, without, "SnapshotIsolation")
+        commit_alteration(table, snapshot, "ROW TRACKING UNBACKFILL", {"batchId": "0"}, without, "SnapshotIsolation")
     return True
 
 
@@ -300,7 +294,7 @@ def _remove_domains(table: Table) -> bool:
     if _has_no_domains(snapshot):
         return False
     removed = removals_of_domains(snapshot, tuple(snapshot.domain_metadata))
-    _commit(table, snapshot, "DOMAIN METADATA CLEANUP", {"domainMetadataRemovedCount": len(removed)}, removed)
+    commit_alteration(table, snapshot, "DOMAIN METADATA CLEANUP", {"domainMetadataRemovedCount": len(removed)}, removed)
     return True
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from deltamerge.commands.cubes import files_to_cluster, listed, packed_cubes
+from deltamerge.commands.cubes import files_to_cluster, packed_cubes
 from deltamerge.commands.rewriting import RewriteRecord, by_partition, packed_partitions, rewrite
 from deltamerge.commands.stored_columns import with_dropped_columns
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.actions import AddFile
+from deltamerge.log.actions import AddFile, compact_json
 from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import NONE
@@ -60,8 +60,7 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_
     """
     started = now_ms()
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
-        snapshot = table.snapshot()
-        snapshot.check_writable()
+        snapshot = table.snapshot_to_write()
         conf = session_conf(table.spark, CommandConf)
         clustered = clustered_by(snapshot.domain_metadata, snapshot.schema)
         _check_clustered(snapshot, where, order_by, is_full=is_full)
@@ -91,9 +90,9 @@ def _parameters(
 ) -> dict[str, object]:
     """Return what the history shows of an OPTIMIZE."""
     return {
-        "predicate": listed(where),
-        "zOrderBy": listed(order_by),
-        "clusterBy": listed(clustered),
+        "predicate": compact_json(list(where)),
+        "zOrderBy": compact_json(list(order_by)),
+        "clusterBy": compact_json(list(clustered)),
         "auto": is_auto,
     }
 
@@ -106,15 +105,14 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
     """
     started = now_ms()
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
-        snapshot = table.snapshot()
-        snapshot.check_writable()
+        snapshot = table.snapshot_to_write()
         conf = session_conf(table.spark, CommandConf)
         candidates = _candidates(table, snapshot, where)
         size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
         bins = packed_partitions(_to_purge(snapshot, candidates), size)
         added: tuple[AddFile, ...] = ()
         if bins:
-            record = RewriteRecord("REORG", {"predicate": listed(where), "applyPurge": True})
+            record = RewriteRecord("REORG", {"predicate": compact_json(list(where)), "applyPurge": True})
             added = rewrite(table, snapshot, bins, (), conf, record)
     return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started)
 

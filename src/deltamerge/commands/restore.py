@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 
@@ -14,13 +13,13 @@ from deltamerge.commands.alter_properties import EVERYTHING_READ
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
-from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.log.paths import canonical_path, decode_path
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
+from deltamerge.storage.store import in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.table_features import upgraded
@@ -32,7 +31,6 @@ _TIMES = {
     "DELTA_TIMESTAMP_GREATER_THAN_COMMIT": "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER",
 }
 _SHOWN = 100
-_THREADS = 16
 
 
 def restore_to_version(table: Table, version: int, timestamp: str | None = None) -> dict[str, int]:
@@ -41,8 +39,7 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
     Args:
         timestamp: The timestamp that a user named the version by.
     """
-    latest = table.snapshot()
-    latest.check_writable()
+    latest = table.snapshot_to_write()
     if version >= latest.version:
         raise DeltaAnalysisException(
             "DELTA_CANNOT_RESTORE_TABLE_VERSION",
@@ -81,7 +78,7 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
 def version_of(table: Table, milliseconds: int) -> int:
     """Return the version that a table had at a time."""
     try:
-        return version_at(CommitTimes.of(table.snapshot()), milliseconds)
+        return table.version_at(milliseconds)
     except DeltaAnalysisException as error:
         found = _TIMES.get(error.error_class)
         if found is None:
@@ -104,8 +101,7 @@ def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
         vector = None if file.deletion_vector is None else vector_path(file.deletion_vector)
         return not all(map(snapshot.store.exists, (decode_path(file.path), *([vector] if vector else ()))))
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        missing = [file.path for file, gone in zip(files, pool.map(is_missing, files), strict=True) if gone]
+    missing = [file.path for file, gone in zip(files, in_parallel(is_missing, files), strict=True) if gone]
     if missing:
         listed = "\n".join(islice(missing, _SHOWN))
         raise DeltaIllegalArgumentException(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -14,9 +13,8 @@ from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.type_widening import can_widen
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
-from deltamerge.storage.store import Store
+from deltamerge.storage.store import Store, in_parallel
 
-_THREADS = 16
 _Test: TypeAlias = Callable[[pa.DataType, DataType], bool]
 
 
@@ -41,8 +39,7 @@ def _where(store: Store, files: Sequence[AddFile], schema: StructType, test: _Te
         with store.open_input(decode_path(file.path)) as source:
             return test(pa.struct(list(pq.read_schema(source))), schema)
 
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return [file for file, wanted in zip(files, pool.map(is_wanted, files), strict=True) if wanted]
+    return [file for file, wanted in zip(files, in_parallel(is_wanted, files), strict=True) if wanted]
 
 
 def _parts(stored: pa.DataType, kind: DataType) -> list[tuple[pa.DataType, DataType]]:

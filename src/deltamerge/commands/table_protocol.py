@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
-from deltamerge.commands.committing import commit_command
+from deltamerge.commands.committing import commit_alteration
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.log.actions import Action, Protocol
+from deltamerge.log.actions import Protocol, compact_json
 from deltamerge.log.protocol import (
     SUPPORTED_WRITER_FEATURES,
     reader_features,
     writer_features,
 )
-from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, protocol_for, upgraded
 
 _PREFIX = "delta.feature."
@@ -22,8 +18,7 @@ _PREFIX = "delta.feature."
 
 def upgrade_protocol(table: Table, reader: int, writer: int) -> None:
     """Raise a table's protocol to versions; nothing is done where it has these or later ones."""
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     before = snapshot.protocol
     reader, writer = max(reader, before.min_reader_version), max(writer, before.min_writer_version)
     wanted = Protocol(reader, writer)
@@ -39,14 +34,13 @@ def upgrade_protocol(table: Table, reader: int, writer: int) -> None:
         **({} if wanted.reader_features is None else {"readerFeatures": sorted(wanted.reader_features)}),
         **({} if wanted.writer_features is None else {"writerFeatures": sorted(wanted.writer_features)}),
     }
-    parameters = {"newProtocol": json.dumps(described, separators=(",", ":"))}
-    _commit(table, snapshot, "UPGRADE PROTOCOL", parameters, [wanted])
+    parameters = {"newProtocol": compact_json(described)}
+    commit_alteration(table, snapshot, "UPGRADE PROTOCOL", parameters, [wanted])
 
 
 def add_feature(table: Table, name: str) -> None:
     """Add a feature to a table's protocol; nothing is done where it is there."""
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     known = {feature.lower(): feature for feature in SUPPORTED_WRITER_FEATURES}
     if name.lower() not in known:
         raise DeltaTableException(
@@ -60,11 +54,5 @@ def add_feature(table: Table, name: str) -> None:
     wanted = upgraded(snapshot.protocol, needed)
     if wanted == snapshot.protocol:
         return
-    properties = json.dumps({f"{_PREFIX}{feature}": "supported"}, separators=(",", ":"))
-    _commit(table, snapshot, "SET TBLPROPERTIES", {"properties": properties}, [wanted])
-
-
-def _commit(
-    table: Table, snapshot: Snapshot, operation: str, parameters: dict[str, str], actions: list[Action]
-) -> None:
-    commit_command(table, snapshot, operation, parameters, actions, metrics={}, read=ReadSet(whole_table=True))
+    properties = compact_json({f"{_PREFIX}{feature}": "supported"})
+    commit_alteration(table, snapshot, "SET TBLPROPERTIES", {"properties": properties}, [wanted])

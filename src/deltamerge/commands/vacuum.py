@@ -22,8 +22,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
-from deltamerge.storage.own_files import own_files
-from deltamerge.storage.store import StoredFile
+from deltamerge.storage.store import StoredFile, own_files
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.layout import is_data_folder
@@ -56,8 +55,7 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
     Args:
         kind: ``FULL`` for all that no version refers to, ``LITE`` for those of them that the log names.
     """
-    snapshot = table.snapshot()
-    snapshot.check_writable()
+    snapshot = table.snapshot_to_write()
     own = interval_ms(snapshot.metadata, RETENTION, "interval 1 week")
     retention = None if retention_hours is None else whole_hours(retention_hours) * _HOUR
     if retention and conf.ignore_vacuum_retention:
@@ -233,11 +231,4 @@ def _log_end(table: Table, status: str, garbage: Garbage | None) -> None:
 
 
 def _log(table: Table, operation: str, parameters: dict[str, object], metrics: dict[str, int]) -> None:
-    commit_command(
-        table,
-        table.snapshot(),
-        operation,
-        parameters,
-        metrics=metrics,
-        isolation="SnapshotIsolation",
-    )
+    commit_command(table, table.snapshot(), operation, parameters, metrics=metrics, isolation="SnapshotIsolation")

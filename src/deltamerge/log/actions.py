@@ -250,7 +250,7 @@ def to_json(action: Action) -> tuple[str, Json]:
 
 def to_json_line(action: Action) -> str:
     """Return an action as one line of a commit, without the line feed."""
-    return json.dumps(dict([to_json(action)]), ensure_ascii=False, separators=(",", ":"))
+    return compact_json(dict([to_json(action)]))
 
 
 def to_json_lines(actions: Iterable[Action]) -> bytes:
@@ -327,3 +327,8 @@ def _fits(value: object, annotation: object) -> bool:
 
 
 _JSON_TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool}
+
+
+def compact_json(value: object) -> str:
+    """Return JSON as the log has it, without blanks and with characters of all alphabets as they are."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from deltamerge.log.actions import CommitInfo
+from deltamerge.log.actions import CommitInfo, compact_json
 from deltamerge.log.cleanup import adjusted_timestamps
 from deltamerge.log.commit_times import as_datetime
 from deltamerge.log.commits import parse_action, read_ahead
@@ -73,4 +72,4 @@ def _row(version: int, time: int, info: CommitInfo) -> dict[str, Any]:
 def _as_string(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return compact_json(value)

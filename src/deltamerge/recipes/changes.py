@@ -20,7 +20,7 @@ from deltamerge.merge.source.dedupe import tie_error
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of
 from deltamerge.spark import columns as F
-from deltamerge.spark.exact_json import exact_json
+from deltamerge.spark.nested_types import exact_json
 from deltamerge.spark.session import merge_conf
 from deltamerge.sql.names import quote
 from deltamerge.write.align import find_field

@@ -20,7 +20,7 @@ from deltamerge.recipes.targets import Place
 from deltamerge.recipes.values import ColumnPair
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
-from deltamerge.spark.exact_json import exact_json
+from deltamerge.spark.nested_types import exact_json
 from deltamerge.sql.names import free_prefix, quote, quote_name
 from deltamerge.write.align import same_shape
 from deltamerge.write.char_varchar import length_limit

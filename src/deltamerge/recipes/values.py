@@ -9,8 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import DataType, MapType, StructField, StructType, VariantType
 
 from deltamerge.spark import columns as F
-from deltamerge.spark.exact_json import exact_json
-from deltamerge.spark.nested_types import contains
+from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
 
 

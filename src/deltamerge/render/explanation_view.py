@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from deltamerge.merge.outcome import MergeExplanation, MergeForecast
 from deltamerge.render.plan_view import PlanView, plan_view
-from deltamerge.render.printable import printable
-from deltamerge.render.units import count, size
+from deltamerge.render.printable import count, printable, size
 from deltamerge.render.view import one_line, statement_lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltamerge.merge.planning.plan import DecisionName, MergePlan
-from deltamerge.render.units import count, duration, size
+from deltamerge.render.printable import count, duration, size
 
 _TITLES: dict[DecisionName, str] = {
     "source": "Source",

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from deltamerge.render.html import progress_html
+from deltamerge.render.printable import duration
 from deltamerge.render.running_step import RunningStep
 from deltamerge.render.spark_tasks import TaskWatch, watch_of
-from deltamerge.render.units import duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

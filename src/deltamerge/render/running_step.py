@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltamerge.render.printable import count, duration, size
 from deltamerge.render.spark_tasks import NO_TASKS, SparkTasks
-from deltamerge.render.units import count, duration, size
 
 # Of a shorter time nobody wants to know what is left, and it would be wrong.
 _SECONDS_BEFORE_ESTIMATE = 1.0

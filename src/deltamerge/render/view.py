@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome, StepTiming
 from deltamerge.render.plan_view import PlanView, plan_view
-from deltamerge.render.printable import printable
-from deltamerge.render.units import count, duration, size
+from deltamerge.render.printable import count, duration, printable, size
 
 LONGEST_LINE = 600
 """A statement's line longer than this many characters is cut: the rest is in the JSON."""

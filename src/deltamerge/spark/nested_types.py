@@ -1,10 +1,21 @@
-"""Walks over the types inside of structs, arrays and maps."""
+"""Types within types, and values of any type as JSON that loses nothing of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from deltamerge.spark import columns as F
+
+# By default Spark writes times to milliseconds, in the session's time zone.
+_EXACT = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 def inner_types(data_type: DataType) -> list[tuple[str, DataType]]:
@@ -52,3 +63,8 @@ def nullable_type(data_type: DataType, field: Callable[[StructField], StructFiel
 def as_nullable(data_type: DataType) -> DataType:
     """Return a type with all that is inside of it nullable."""
     return nullable_type(data_type, lambda f: StructField(f.name, as_nullable(f.dataType), True, f.metadata))
+
+
+def exact_json(row: Column) -> Column:
+    """Return a struct as JSON, of which no two different structs have the same, in any session."""
+    return F.to_json(row, _EXACT)

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.segment import LAST_CHECKPOINT
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.spark.config import wrong_value
@@ -97,6 +98,16 @@ class Table:
             DeltaUnsupportedFeatureException: Reading needs a feature that is not implemented.
         """
         return SNAPSHOTS.load(self.store, version)
+
+    def snapshot_to_write(self) -> Snapshot:
+        """Load the newest state, and refuse what cannot be written."""
+        snapshot = self.snapshot()
+        snapshot.check_writable()
+        return snapshot
+
+    def version_at(self, milliseconds: int) -> int:
+        """Return the version that the table had at a time, as ``TIMESTAMP AS OF`` means it."""
+        return version_at(CommitTimes.of(self.snapshot()), milliseconds)
 
 
 def open_table(spark: SparkSession, path: str, options: StoreOptions | None = None, name: str | None = None) -> Table:

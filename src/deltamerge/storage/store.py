@@ -8,8 +8,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 from obstore.exceptions import BaseError
 from obstore.store import from_url
@@ -35,6 +36,8 @@ from deltamerge.workers.files import Files
 __all__ = ["HadoopFiles", "HadoopStore", "LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
 _OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"})
+_Result = TypeVar("_Result")
+_AT_ONCE = 16
 # Keys of obstore's ClientConfig; all other options belong to the store itself.
 _CLIENT_OPTIONS = frozenset(
     {
@@ -223,3 +226,20 @@ def _refuse_secrets(url: str) -> None:
 
 def _unsupported(root: str, message: str) -> DeltaTableException:
     return DeltaTableException("FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM", message, parameters={"path": root})
+
+
+def in_parallel(work: Callable[..., _Result], *items: Iterable[Any]) -> list[_Result]:
+    """Return what a function returns for each item, in their order; threads wait for the store at the same time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(work, *items))
+
+
+def own_files(store: Store) -> list[StoredFile]:
+    """List the files of a table's folder, without those that a symbolic link shows of a folder elsewhere."""
+    found = store.list()
+    if not store.is_local:
+        return found
+    root = Path(store.root).resolve()
+    folders = {posixpath.dirname(file.path) for file in found}
+    own = {folder for folder in folders if (root / folder).resolve().is_relative_to(root)}
+    return [file for file in found if posixpath.dirname(file.path) in own]

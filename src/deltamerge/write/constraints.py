@@ -19,8 +19,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
-from deltamerge.spark.exact_json import exact_json
-from deltamerge.spark.nested_types import contains
+from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ from deltamerge.skipping.nulls import count_nulls
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import session_settings
 from deltamerge.sql.names import quote
-from deltamerge.storage.store import Store, StoredFile
+from deltamerge.storage.store import Store, StoredFile, in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.change_files import CHANGE_TYPE
 from deltamerge.workers.partition_names import NULL_PARTITION, escape_path_name, unescape_path_name
@@ -38,7 +37,6 @@ IS_CDC = "__is_cdc"
 PATCHED_FOLDER = "patched"
 SHRED_VARIANTS = "spark.sql.variant.inferShreddingSchema"
 
-_FOOTER_THREADS = 16
 # A chunk of a column that is read is never in memory whole.
 _READ_BYTES = 1 << 20
 
@@ -298,8 +296,7 @@ def _data_files(store: Store, folder: str) -> list[StoredFile]:
 
 def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
     found = sorted(found, key=lambda file: file.path)
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        footers = list(pool.map(lambda file: _footer(target.store, file), found))
+    footers = in_parallel(partial(_footer, target.store), found)
     empty = [file.path for file, footer in zip(found, footers, strict=True) if not footer.num_rows]
     target.store.delete(empty)
     kept = [(file, footer) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
@@ -321,8 +318,7 @@ def _with_statistics(target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.Fi
             stats=statistics_of(target.store, file, footer, schema, indexed),
         )
 
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        files = tuple(pool.map(added, *zip(*kept, strict=True))) if kept else ()
+    files = tuple(in_parallel(added, *zip(*kept, strict=True))) if kept else ()
     return WrittenFiles(files, tuple(footer.num_rows for _, footer in kept), ())
 
 

@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql import types as T
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.clustering import MOST_COLUMNS
 from deltamerge.log.features.column_mapping import check_names, physical_name
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.indexed import IndexedColumns
-from deltamerge.write.unsupported_types import check_types
+from deltamerge.sql.statements.ast import ColumnDefinition
+from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import identity_metadata
 
 # Types whose bounds let files be skipped. Delta: SkippingEligibleDataType.
 _ORDERED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
+
+
+_TYPE_CHECK = "spark.databricks.delta.schema.typeCheck.enabled"
+_SUPPORTED = (
+    T.NullType,
+    T.BooleanType,
+    T.NumericType,
+    T.CharType,
+    T.VarcharType,
+    T.BinaryType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.VariantType,
+)
 
 
 @dataclass(frozen=True)
@@ -134,3 +163,47 @@ def _check_clustering_names(definition: TableDefinition) -> None:
 def physical_names(schema: StructType) -> dict[str, str]:
     """Return the names of columns in files by their names in the table."""
     return {field.name: physical_name(field) for field in parse_schema(schema.json()).fields}
+
+
+def definition_field(column: ColumnDefinition) -> StructField:
+    """Return a column of CREATE or ALTER TABLE, or a field under its last name, as a field of Spark's."""
+    metadata: dict[str, Any] = {}
+    if column.comment is not None:
+        metadata["comment"] = column.comment
+    if column.default is not None:
+        metadata[CURRENT_DEFAULT] = column.default
+    if column.generated is not None:
+        metadata[GENERATION_EXPRESSION] = column.generated
+    if column.identity is not None:
+        start, step, by_default = column.identity
+        metadata |= identity_metadata(start, step, allow_explicit_insert=by_default)
+    return StructField(column.name[-1], DataType.fromDDL(column.data_type), column.nullable, metadata)
+
+
+def check_types(schema: T.StructType) -> None:
+    """Refuse a schema with columns or fields of types that Delta lacks."""
+    found = [f"{path}: {data_type.simpleString().upper()}" for path, data_type in _unsupported(schema, "")]
+    if found:
+        listed = f"[{', '.join(found)}]"
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_DATA_TYPES",
+            f"Found columns using unsupported data types: {listed}. Cast them to types that Delta has: intervals and "
+            "times to BIGINT or STRING, strings with a collation to STRING COLLATE UTF8_BINARY.",
+            parameters={"dataTypeList": listed, "config": _TYPE_CHECK},
+        )
+
+
+def _unsupported(data_type: T.DataType, path: str) -> Iterator[tuple[str, T.DataType]]:
+    """Delta: SchemaUtils.findUnsupportedDataTypes."""
+    if isinstance(data_type, T.StructType):
+        for field in data_type.fields:
+            yield from _unsupported(field.dataType, f"{path}.{field.name}" if path else field.name)
+    elif isinstance(data_type, T.ArrayType):
+        yield from _unsupported(data_type.elementType, f"{path}[]")
+    elif isinstance(data_type, T.MapType):
+        yield from _unsupported(data_type.keyType, f"{path}[key]")
+        yield from _unsupported(data_type.valueType, f"{path}[value]")
+    elif isinstance(data_type, T.UserDefinedType):
+        yield from _unsupported(data_type.sqlType(), path)
+    elif not (data_type == T.StringType() or isinstance(data_type, _SUPPORTED)):
+        yield path, data_type

@@ -6,7 +6,6 @@ The rows that stay are neither decoded into Spark's rows nor shuffled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from pyspark.sql import SparkSession
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
-from deltamerge.storage.store import Store
+from deltamerge.storage.store import Store, in_parallel
 from deltamerge.workers import parquet_patch
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
@@ -24,8 +23,6 @@ from deltamerge.workers.row_blocks import block_columns
 from deltamerge.workers.vector_blocks import blocks_of
 from deltamerge.write.data_files import PATCHED_FOLDER, WriteTarget, WrittenFiles, files_of_tasks
 from deltamerge.write.layout import partition_folders
-
-_FOOTER_THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,7 @@ def patchable(store: Store, opened_by: Files, files: Sequence[AddFile]) -> froze
         with opened_by.parquet(located(store, decode_path(file.path))) as opened:
             return parquet_patch.reason_not_to_patch(opened)
 
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        reasons = list(pool.map(reason, files))
+    reasons = in_parallel(reason, files)
     return frozenset(file.path for file, reason in zip(files, reasons, strict=True) if reason is None)
 
 

@@ -22,9 +22,9 @@ from deltamerge.log.protocol import (
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.nested_types import all_types
 from deltamerge.write.defaults import CURRENT_DEFAULT
+from deltamerge.write.definition import check_types
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import IDENTITY
-from deltamerge.write.unsupported_types import check_types
 
 _FEATURE_PREFIX = "delta.feature."
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"

@@ -22,8 +22,8 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeSource,
     TakeTarget,
     TakeValue,
+    outputs_of_table,
 )
-from deltamerge.merge.analysis.table_columns import outputs_of_table
 from deltamerge.merge.planning.context import PlanningContext, SessionFacts
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from deltamerge.api.new_tables import create, find_place, record
 from deltamerge.api.statements import frames
@@ -14,29 +13,16 @@ from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.scan.timestamps import expression_ms
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
 from deltamerge.sql.statements.ast import CloneTable, ColumnDefinition, CreateTable, CreateTempView, DropTable
-from deltamerge.storage.own_files import own_files
+from deltamerge.storage.store import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
-from deltamerge.write.defaults import CURRENT_DEFAULT
-from deltamerge.write.definition import TableDefinition, as_spelled
+from deltamerge.write.definition import TableDefinition, as_spelled, definition_field
 from deltamerge.write.frame_rows import new_schema
-from deltamerge.write.generated_columns import GENERATION_EXPRESSION
-from deltamerge.write.identity_columns import identity_metadata
 from deltamerge.write.table_writer import NO_NOTES, CommitNotes
-
-_CLONED = (
-    "source_table_size",
-    "source_num_of_files",
-    "num_removed_files",
-    "num_copied_files",
-    "removed_files_size",
-    "copied_files_size",
-)
 
 
 def run_create(tables: Tables, statement: CreateTable, _: str) -> DataFrame:
@@ -66,9 +52,9 @@ def create_from_rows(
 
 
 def _definition(statement: CreateTable) -> TableDefinition:
-    fields = [without_parent(column) for column in statement.columns]
+    fields = [definition_field(column) for column in statement.columns]
     partitions = statement.partitioned_by
-    fields += [without_parent(column) for column in partitions if isinstance(column, ColumnDefinition)]
+    fields += [definition_field(column) for column in partitions if isinstance(column, ColumnDefinition)]
     named = [column if isinstance(column, str) else column.name[-1] for column in partitions]
     checks = {CHECK_PREFIX + name.lower(): sql for name, sql in statement.checks.items()}
     return as_spelled(
@@ -89,8 +75,7 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
         version = statement.at.version
         if version is None:
             assert statement.at.timestamp is not None
-            times = CommitTimes.of(source.table.snapshot())
-            version = version_at(times, expression_ms(tables.spark, statement.at.timestamp))
+            version = source.table.version_at(expression_ms(tables.spark, statement.at.timestamp))
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
     if place.exists and place.name and statement.mode == "create_if_not_exists":
         # At a path delta-spark asks the catalog, which does not know the table, and fails.
@@ -98,8 +83,7 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
     record(place, spark_schema(source.table.snapshot(version)), None, requires_entry=True)
     replaces = statement.mode in ("replace", "create_or_replace")
     metrics = shallow_clone(source.table, version, place.table, statement.properties, replaces=replaces)
-    columns = ", ".join(f"{name} BIGINT" for name in _CLONED)
-    return frames.table(tables.spark, [tuple(metrics.values())], columns)
+    return frames.of_metrics(tables.spark, metrics)
 
 
 def run_create_view(tables: Tables, statement: CreateTempView, _: str) -> DataFrame:
@@ -124,23 +108,3 @@ def run_drop(tables: Tables, statement: DropTable, sql: str) -> DataFrame:
     store = found.table.store
     store.delete([file.path for file in own_files(store)])
     return frames.nothing(tables.spark)
-
-
-def type_of(ddl: str) -> DataType:
-    """Return the type that its DDL names."""
-    return DataType.fromDDL(ddl)
-
-
-def without_parent(column: ColumnDefinition) -> StructField:
-    """Return a column, or a field under its last name, as a field of Spark's."""
-    metadata: dict[str, Any] = {}
-    if column.comment is not None:
-        metadata["comment"] = column.comment
-    if column.default is not None:
-        metadata[CURRENT_DEFAULT] = column.default
-    if column.generated is not None:
-        metadata[GENERATION_EXPRESSION] = column.generated
-    if column.identity is not None:
-        start, step, by_default = column.identity
-        metadata |= identity_metadata(start, step, allow_explicit_insert=by_default)
-    return StructField(column.name[-1], type_of(column.data_type), column.nullable, metadata)

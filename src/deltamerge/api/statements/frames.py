@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,12 @@ def table(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> 
     found = StructType.fromDDL(schema)
     assert isinstance(found, StructType)
     return empty_frame(spark, found)
+
+
+def of_metrics(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
+    """Return Delta's metrics of a command as one row, in columns with underscores."""
+    names = (re.sub("([A-Z])", r"_\1", name).lower() for name in metrics)
+    return table(spark, [tuple(metrics.values())], ", ".join(f"{name} BIGINT" for name in names))
 
 
 def affected_rows(spark: SparkSession, outcome: MergeOutcome, metric: str) -> DataFrame:

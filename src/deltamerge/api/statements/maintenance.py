@@ -39,14 +39,12 @@ def run_vacuum(tables: Tables, statement: Vacuum, _: str) -> DataFrame:
 
 
 def run_restore(tables: Tables, statement: Restore, _: str) -> DataFrame:
-    found = tables.open(statement.table)
-    version, timestamp = statement.to.version, statement.to.timestamp
-    if timestamp is None:
-        assert version is not None
-        return found.restored(restore_to_version(found.table, version))
-    version = version_of(found.table, expression_ms(tables.spark, timestamp))
-    shown = string_value(timestamp) if timestamp[:1] in "'\"" else timestamp
-    return found.restored(restore_to_version(found.table, version, shown))
+    table, version, shown = tables.open(statement.table).table, statement.to.version, statement.to.timestamp
+    if shown is not None:
+        version = version_of(table, expression_ms(tables.spark, shown))
+        shown = string_value(shown) if shown[:1] in "'\"" else shown
+    assert version is not None
+    return frames.of_metrics(tables.spark, restore_to_version(table, version, shown))
 
 
 def run_convert(tables: Tables, statement: Convert, _: str) -> DataFrame:

@@ -5,7 +5,6 @@ Source: Delta protocol, "Checkpoints", "V2 Spec", "Sidecar Files", "Last Checkpo
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltamerge.log.actions import Action, Sidecar, camel_case, to_json
+from deltamerge.log.actions import Action, Sidecar, camel_case, compact_json, to_json
 from deltamerge.log.file_actions import ADD_SCHEMA, DELETION_VECTOR, REMOVE_SCHEMA, STRING_MAP
 from deltamerge.log.properties import interval_ms
 from deltamerge.log.protocol import features
@@ -50,7 +49,7 @@ def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:
     store = snapshot.store
     if not any(item.version > snapshot.version for item in list_log(store, snapshot.version).checkpoints):
         pointer = {"version": snapshot.version, **pointer, "numOfAddFiles": files}
-        store.put(LAST_CHECKPOINT, json.dumps(pointer, separators=(",", ":")).encode())
+        store.put(LAST_CHECKPOINT, compact_json(pointer).encode())
     return path
 
 

@@ -6,10 +6,9 @@ they write; files that are clustered name the implementation (`clusteringProvide
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
-from deltamerge.log.actions import DomainMetadata
+from deltamerge.log.actions import DomainMetadata, compact_json
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.schema import StructType
 
@@ -42,4 +41,4 @@ def clustered_by(domains: Mapping[str, DomainMetadata], schema: StructType) -> t
 def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:
     """Return the action that makes a table clustered by some columns."""
     values = {"clusteringColumns": [list(parts) for parts in columns], "domainName": DOMAIN}
-    return DomainMetadata(DOMAIN, json.dumps(values, separators=(",", ":"), ensure_ascii=False))
+    return DomainMetadata(DOMAIN, compact_json(values))

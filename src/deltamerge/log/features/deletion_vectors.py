@@ -9,9 +9,10 @@ import struct
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from pyroaring import BitMap64
 
@@ -19,7 +20,7 @@ from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import footer_rows, record_count
 from deltamerge.log.paths import decode_path, names_no_file_of_table
-from deltamerge.storage.store import Store
+from deltamerge.storage.store import Store, in_parallel
 from deltamerge.workers.vector_format import (
     FILE_FORMAT_VERSION,
     ChecksumMismatchError,
@@ -30,7 +31,6 @@ from deltamerge.workers.vector_format import (
     stored_size,
 )
 
-_READ_THREADS = 16
 # As many rows take 16 MiB as bits.
 _MOST_CLAIMED = 1 << 27
 # Base85 in ZeroMQ's alphabet (RFC 32), as the names of vector files and inline vectors are encoded.
@@ -88,10 +88,7 @@ def read_deletion_vectors(store: Store, vectors: Iterable[DeletionVectorDescript
         assert path is not None
         return _read_file(store, path, wanted)
 
-    with ThreadPoolExecutor(_READ_THREADS) as pool:
-        for some in pool.map(read, by_path.items()):
-            found |= some
-    return found
+    return reduce(or_, in_parallel(read, by_path.items()), found)
 
 
 def deleted_rows(store: Store, files: Iterable[AddFile]) -> dict[str, BitMap64]:

@@ -22,10 +22,10 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeSource,
     TakeTarget,
     TakeValue,
+    outputs_of_table,
     type_at,
 )
 from deltamerge.merge.analysis.spark_analysis import Analysis, Sides, analyse, sides_of
-from deltamerge.merge.analysis.table_columns import outputs_of_table
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import KEYS, MergeConf

@@ -8,13 +8,15 @@ from functools import cached_property
 from typing import TypeAlias
 
 from pyspark.sql import Column
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.statement import MergeStatement, to_column
-from deltamerge.sql.merge_ast import ClauseKind, MergeClause
+from deltamerge.sql.merge_ast import ClauseKind, MergeClause, Update
 from deltamerge.sql.names import free_prefix
 from deltamerge.workers.row_pairs import SKIPPED
+from deltamerge.write.generated_columns import generation_expression
+from deltamerge.write.identity_columns import explicit_insert, identity_column, identity_update
 from deltamerge.write.store_assignment import StoreAssignment
 
 
@@ -222,3 +224,20 @@ class ResolvedMerge:
     @property
     def evolves_schema(self) -> bool:
         return self.output_schema != self.target_schema
+
+
+def outputs_of_table(clause: MergeClause, outputs: tuple[Output, ...], schema: StructType) -> tuple[Output, ...]:
+    """Return what an UPDATE or INSERT makes of the columns; generated ones that it does not set are computed anew."""
+    return tuple(_output(clause, output, field) for output, field in zip(outputs, schema.fields, strict=True))
+
+
+def _output(clause: MergeClause, output: Output, field: StructField) -> Output:
+    identity = identity_column(field)
+    if identity is not None:
+        if isinstance(clause.action, Update) and not isinstance(output, TakeTarget):
+            raise identity_update(field.name, f" in: {clause.to_sql()}")
+        if not isinstance(output, (TakeTarget, TakeDefault)) and not identity.allow_explicit_insert:
+            raise explicit_insert(field.name, f" in: {clause.to_sql()}")
+    if generation_expression(field) is not None and isinstance(output, (TakeTarget, TakeDefault)):
+        return TakeGenerated()
+    return output

@@ -175,7 +175,8 @@ def _partitions(changes: ArrowChanges) -> Partitions:
 
 def _remove_empty_folders(changes: ArrowChanges, partitions: Sequence[Partition], written: WrittenFiles) -> None:
     """Delete the folders of partitions of which no row is left."""
-    paths = (decode_path(file.path).split("/")[:-1] for file in (*written.files, *written.change_files))
+    named = [*(file.path for file in written.files), *(file.path for file in written.change_files)]
+    paths = (decode_path(path).split("/")[:-1] for path in named)
     used = {"/".join([*levels[:depth], ""]) for levels in paths for depth in range(1, len(levels) + 1)}
     for root in changes.roots:
         for partition in partitions:

@@ -55,8 +55,7 @@ from deltamerge.merge.output.frames import (
 from deltamerge.merge.output.generated_columns import compute_generated_columns, generated_flags
 from deltamerge.merge.planning.target_files import ScanSizes, TargetFiles, target_files
 from deltamerge.merge.source.key_summary import SourceSummary
-from deltamerge.merge.source.second_scan import check_source_unchanged, counted_again
-from deltamerge.merge.source.source import Source, summarize_source
+from deltamerge.merge.source.source import Source, check_source_unchanged, counted_again, summarize_source
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf

@@ -175,6 +175,9 @@ class Generate:
     table: TableName
 
 
+Position: TypeAlias = NameParts | Literal["FIRST"] | None
+
+
 @dataclass(frozen=True)
 class ColumnDefinition:
     """A column of CREATE TABLE or ALTER TABLE.
@@ -192,7 +195,7 @@ class ColumnDefinition:
     default: str | None = None
     generated: str | None = None
     identity: tuple[int, int, bool] | None = None
-    position: NameParts | Literal["FIRST"] | None = None
+    position: Position = None
 
 
 CreateMode: TypeAlias = Literal["create", "create_if_not_exists", "replace", "create_or_replace"]
@@ -308,7 +311,7 @@ class ChangeColumn:
     nullable: bool | None = None
     comment: str | None = None
     default: str | None = None
-    position: NameParts | Literal["FIRST"] | None = None
+    position: Position = None
 
 
 @dataclass(frozen=True)

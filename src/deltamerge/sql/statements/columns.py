@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from deltamerge.sql.cursor import Cursor
-from deltamerge.sql.merge_ast import NameParts
-from deltamerge.sql.statements.ast import ColumnDefinition
+from deltamerge.sql.statements.ast import ColumnDefinition, Position
 from deltamerge.sql.statements.parts import read_integer, read_string
 from deltamerge.sql.tokens import Kind, is_keyword_place
 
@@ -65,7 +63,7 @@ def _read_option(cursor: Cursor, where: str, column: ColumnDefinition, alters: b
     return None
 
 
-def read_position(cursor: Cursor, where: str) -> NameParts | Literal["FIRST"] | None:
+def read_position(cursor: Cursor, where: str) -> Position:
     """Read ``FIRST`` or ``AFTER column``, if it comes."""
     if cursor.accept("FIRST"):
         return "FIRST"
