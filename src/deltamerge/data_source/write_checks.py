@@ -7,8 +7,9 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 
 from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import arrow_schema, limited, unsupported
+from deltamerge.data_source.shapes import limited, unsupported
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.scan.file_types import arrow_schema
 from deltamerge.spark.nested_types import contains, matching_inner_types
 from deltamerge.workers.conditions import Condition
 from deltamerge.workers.widening import can_widen

@@ -111,10 +111,16 @@ def _rows_of(
 def _taken_in_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
     """Return some rows of a column, in several arrays where one would not hold their strings."""
     kind = column.type
-    if not len(places) or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+    if not len(places) or not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_nested(kind)):
         return column.take(places)
-    longest = pc.max(pc.binary_length(column)).as_py() or 0
-    at_once = max(1, _MOST_STRING_BYTES // max(1, longest))
+    if pa.types.is_nested(kind):
+        # Each row of the source is taken as often as the most frequent one at most.
+        most = int(np.bincount(places.drop_null().to_numpy(), minlength=1).max())
+        at_once = len(places) if most * column.nbytes <= _MOST_STRING_BYTES else _MOST_STRING_BYTES // column.nbytes
+        at_once = max(1, at_once)
+    else:
+        longest = pc.max(pc.binary_length(column)).as_py() or 0
+        at_once = max(1, _MOST_STRING_BYTES // max(1, longest))
     pieces = [column.take(places.slice(at, at_once)) for at in range(0, len(places), at_once)]
     return (
         pieces[0]

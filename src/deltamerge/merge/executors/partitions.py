@@ -93,7 +93,7 @@ def _new_partitions(
         spelled = {
             column: _spelled(value, recipe.stored[column].type) for column, value in zip(columns, values, strict=True)
         }
-        for column in recipe.not_null.intersection(columns):
+        for column in {path[0] for path in recipe.not_null}.intersection(columns):
             if spelled[column] is None:
                 raise _declined(execution, f"partition column {column} would be NULL")
         of_partition = np.sort(groups["row_list"][number].values.to_numpy())
