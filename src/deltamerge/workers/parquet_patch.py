@@ -166,7 +166,7 @@ def opened_writer(
         options |= {"compression": codecs, "use_dictionary": [*options["use_dictionary"], *added]}
     if changed:
         encodings = {name: kind for name, kind in (options["column_encoding"] or {}).items() if name not in wider}
-        has_decimals = any(pa.types.is_decimal(field.type) for field in before)
+        has_decimals = any(pa.types.is_decimal(kind) for field in before for _, kind in leaves_of(field))
         options |= {
             "column_encoding": encodings or None,
             "store_decimal_as_integer": options["store_decimal_as_integer"] or not has_decimals,

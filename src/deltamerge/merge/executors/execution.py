@@ -191,7 +191,7 @@ def derivation_of(execution: Execution, clause: ResolvedClause) -> Derivation | 
         return None
     return Derivation(
         clause=clause,
-        inputs={index: stored_value(execution, clause, index) for index in derived.inputs},
+        inputs={index: generate_action_expr(merge, clause, index, execution.defaults) for index in derived.inputs},
         generated={index: merge.names.stored(kind, clause.number, index) for index in derived.generated},
         checks=derived.checks,
         holds=merge.names.holds(kind, clause.number),
