@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # At each depth there are NULLs, and NULL structs beside structs of NULLs.
 STRUCT = (
-    "named_struct('x', if(id % 5 = 1, NULL, CAST(id AS INT)), 'y', if(id % 5 = 1, NULL, concat('{0}', id)), 'in', "
+    "named_struct('x', if(id % 5 = 1, NULL, CAST(id AS INT)), 'y', if(id % 5 = 1, NULL, concat('{0}', id)), 'more', "
     "if(id % 5 < 3, NULL, named_struct('f', CAST(id AS DOUBLE) / 4, 'd', date_add(DATE'2020-01-01', CAST(id AS INT)))))"
 )
 ELEMENT = "named_struct('k', concat('{0}', i), 'v', if(i = 2, NULL, CAST(id * i AS DECIMAL(12, 2))))"
@@ -41,7 +41,8 @@ CLAUSES = {
     "upsert": UPSERT,
     "count": COUNT,
     "values": (
-        "WHEN MATCHED AND t.s.x % 2 = 0 THEN UPDATE SET s = named_struct('y', t.s.y, 'in', s.s.in, 'x', 5L), m = s.m "
+        "WHEN MATCHED AND t.s.x % 2 = 0 THEN UPDATE SET s = named_struct('y', t.s.y, 'more', s.s.more, 'x', 5L), "
+        "m = s.m "
         "WHEN MATCHED AND size(t.a) > 2 THEN DELETE WHEN NOT MATCHED AND s.s IS NOT NULL THEN INSERT *"
     ),
 }
@@ -119,7 +120,7 @@ def test_statistics_of_fields(spark: SparkSession, tmp_path: Path) -> None:
         (file,) = actions(path, latest_version(path), "add")
         stats[executor] = json.loads(file["stats"])
     assert stats["key_lookup"] == stats["classic"]
-    assert stats["key_lookup"]["minValues"]["s"] == {"x": 2, "y": "v12", "in": {"f": 0.75, "d": "2020-01-04"}}
+    assert stats["key_lookup"]["minValues"]["s"] == {"x": 2, "y": "v12", "more": {"f": 0.75, "d": "2020-01-04"}}
     assert stats["key_lookup"]["nullCount"]["s"]["x"] == 11
     assert stats["key_lookup"]["nullCount"]["a"] == 4
 
@@ -214,7 +215,7 @@ def test_constraints_and_generated_columns_over_fields(spark: SparkSession, tmp_
     path = str(tmp_path / "t")
     builder = DeltaTable.create(spark).location(path).property("delta.constraints.small", "s.x < 100 OR s.x IS NULL")
     builder = builder.property("delta.enableDeletionVectors", str(vectors).lower())
-    builder = builder.addColumn("id", "BIGINT").addColumn("s", "STRUCT<x: INT NOT NULL, y: STRING>")
+    builder = builder.addColumn("id", "BIGINT").addColumn("s", "STRUCT<x: INT, y: STRING>")
     builder.addColumn("g", "STRING", generatedAlwaysAs="concat(s.y, s.x)").execute()
     struct = "named_struct('x', CAST(id AS INT), 'y', concat('y', id)) AS s"
     write_delta(spark.range(10).coalesce(1).selectExpr("id", struct), path, mode="append")
@@ -262,7 +263,7 @@ def test_char_and_varchar(spark: SparkSession, tmp_path: Path, properties: dict[
     source = spark.sql("SELECT * FROM VALUES (1L, 'b', 'bb', 'w', 9), (5L, 'ccc', 'c', 'long', 8) AS x(id, c, v, w, n)")
     nested_char = "named_struct('c', w) AS s"
     source.selectExpr("id", "c", "v", "n", nested_char).createOrReplaceTempView("features")
-    count = "WHEN MATCHED AND t.c = 'a' THEN UPDATE SET v = concat(t.c, s.v), n = t.n + s.n"
+    count = "WHEN MATCHED AND t.c LIKE 'a%' THEN UPDATE SET v = concat(t.c, s.v), n = t.n + s.n"
     for executor in ("classic", "key_lookup"):
         path = str(tmp_path / executor)
         builder = DeltaTable.create(spark).location(path).addColumn("id", "BIGINT").addColumn("c", "CHAR(3)")
@@ -276,7 +277,9 @@ def test_char_and_varchar(spark: SparkSession, tmp_path: Path, properties: dict[
         plan = merge(spark, path, UPSERT, "t.id = s.id", executor)
         found[executor] = read_alike(spark, path, tmp_path / executor)
         for wrong in ("'b' AS c, 'far too long' AS v", "'four' AS c, 'v' AS v"):
-            spark.sql(f"SELECT 1L AS id, {wrong}, 1 AS n, NULL AS s").createOrReplaceTempView("too_long")
+            spark.sql(
+                f"SELECT 1L AS id, {wrong}, 1 AS n, CAST(NULL AS STRUCT<c: STRING>) AS s"
+            ).createOrReplaceTempView("too_long")
             for clause in (UPSERT, "WHEN MATCHED THEN UPDATE SET v = concat(t.v, s.v), c = s.c"):
                 spark.conf.set(EXECUTOR, "classic" if executor == "classic" else "auto")
                 with pytest.raises(DeltaRuntimeException, match="DELTA_EXCEED_CHAR_VARCHAR_LIMIT"):
