@@ -160,3 +160,16 @@ def test_nested_columns_that_are_spelled_otherwise(tmp_path: Path) -> None:
     pq.write_table(pa.table({"s": [{"X": 1}]}), path)
     with pytest.raises(ValueError, match="which is not read as"):
         read_columns(LOCAL_FILES, path, {}, {"s": ("s", pa.struct([("x", pa.int64())]))})
+
+
+def test_nested_columns_of_other_writers_stay_as_they_are(tmp_path: Path) -> None:
+    source, target = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
+    kind = pa.struct([("x", pa.large_string()), ("X", pa.list_(pa.large_string()))])
+    table = pa.table({"s": pa.array([{"x": "a", "X": ["b"]}, None, {"x": None, "X": None}], kind)})
+    pq.write_table(table, source)
+    for form in (
+        AS_IT_WAS,
+        FileForm(pa.schema([("s", pa.struct([("x", pa.string()), ("X", pa.list_(pa.string()))]))])),
+    ):
+        patch_file(LOCAL_FILES, source, target, blocks([1]), form)
+        assert pq.read_table(target).to_pylist() == [table.to_pylist()[0], table.to_pylist()[2]]

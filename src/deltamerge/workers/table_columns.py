@@ -94,6 +94,8 @@ def in_type(column: Any, wanted: pa.DataType) -> Any:  # noqa: ANN401
     Raises:
         ValueError: It is of a nested type that the table's does not take.
     """
+    if column.type == wanted:
+        return column
     if not pa.types.is_nested(wanted):
         return widened(column, wanted)
     if not _takes(column.type, wanted):
