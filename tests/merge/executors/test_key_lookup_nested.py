@@ -45,6 +45,7 @@ CLAUSES = {
         "m = s.m "
         "WHEN MATCHED AND size(t.a) > 2 THEN DELETE WHEN NOT MATCHED AND s.s IS NOT NULL THEN INSERT *"
     ),
+    "moved": "WHEN MATCHED THEN UPDATE SET p = 1 - t.p, t.s.x = s.n, m = s.m WHEN NOT MATCHED THEN INSERT *",
 }
 ON = "t.id = s.id AND t.p = s.p"
 
@@ -104,7 +105,7 @@ def test_nested_columns(spark: SparkSession, tmp_path: Path, name: str, clauses:
             found[executor] += lines(ids.selectExpr("id", "_metadata.row_id", "_metadata.row_commit_version"))
         if "delta.enableChangeDataFeed" in properties:
             found[executor] += lines(table.changes(2).drop("_commit_timestamp"))
-    choice = "arrow" if clauses == "upsert" else "pair_values"
+    choice = {"upsert": "arrow", "moved": "spark"}.get(clauses, "pair_values")
     assert (plan.source.choice, plan.changed_rows.choice) == (source, choice)
     assert found["key_lookup"] == found["classic"]
     # One form, as Spark writes it.
