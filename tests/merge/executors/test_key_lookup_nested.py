@@ -153,11 +153,17 @@ def test_structs_of_a_source_with_other_fields(
     value = f"if(id % 4 = 0, NULL, {struct})"
     changed = spark.range(10, 30).selectExpr("id", f"{value} AS s", f"array({value}) AS a", f"map(id, {value}) AS m")
     changed.createOrReplaceTempView("features")
+
+    def read(path: str) -> list[str]:
+        # Behind deletion vectors older files stay, whose maps delta-rs does not read with new fields.
+        is_rewritten = properties != VECTORS
+        return read_alike(spark, path, tmp_path) if is_rewritten else lines(DeltaTable.forPath(spark, path).toDF())
+
     found = {}
     for executor in ("classic", "key_lookup"):
         path = made_once(tmp_path / executor, f"other fields {properties}", make)
         plan = merge(spark, path, UPSERT, "t.id = s.id", executor, "WITH SCHEMA EVOLUTION")
-        found[executor] = read_alike(spark, path, tmp_path)
+        found[executor] = read(path)
     assert plan.changed_rows.choice == choice
     assert plan.unchanged_rows.choice == ("deletion_vector" if properties == VECTORS else "patch")
     assert found["key_lookup"] == found["classic"]
@@ -170,7 +176,7 @@ def test_structs_of_a_source_with_other_fields(
             "WHEN MATCHED AND t.id % 2 = 0 THEN UPDATE SET t.s.y = s.s.y WHEN MATCHED THEN UPDATE SET t.s.x = s.s.x"
         )
         merge(spark, path, by_field, "t.id = s.id", executor)
-        found[executor] = read_alike(spark, path, tmp_path)
+        found[executor] = read(path)
     assert found["key_lookup"] == found["classic"]
 
 
