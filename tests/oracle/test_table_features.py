@@ -25,6 +25,38 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 
+@pytest.mark.parametrize("properties", ["'delta.enableDeletionVectors' = 'false'", "'delta.columnMapping.mode' = 'id'"])
+def test_nested_columns(properties: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
+    """delta-spark reads what PyArrow writes of structs, arrays, maps and CHAR, and merges into it."""
+    path = str(tmp_path / "t")
+    struct = "named_struct('x', {0}, 'in', if({0} = 2, NULL, named_struct('d', DATE'2024-01-01', 'c', '{1}')))"
+    values = [
+        f"({k}, '{v}', {struct.format(k, v)}, array({struct.format(k, v)}, NULL), map('{v}', array({k}, NULL)), '{v}')"
+        for k, v in FIRST.items()
+    ]
+    asked(
+        oracle,
+        f"CREATE TABLE delta.`{path}` (k INT, v STRING, s STRUCT<x: INT, `in`: STRUCT<d: DATE, c: CHAR(3)>>, "
+        "a ARRAY<STRUCT<x: INT, `in`: STRUCT<d: DATE, c: STRING>>>, m MAP<STRING, ARRAY<INT>>, c CHAR(2)) "
+        f"USING delta TBLPROPERTIES ({properties})",
+        f"INSERT INTO delta.`{path}` VALUES {', '.join(values)}",
+    )
+    merged = "s.x = t.k + 1, a = concat(t.a, t.a), m = map_concat(t.m, map('new', array(s.k)))"
+    report = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT explode(array(2, 4, 9)) AS k) s ON t.k = s.k "
+        f"WHEN MATCHED THEN UPDATE SET {merged} WHEN NOT MATCHED THEN INSERT (k, v, c) VALUES (s.k, 'new', 'n')",
+    )
+    assert report.outcome.plan is not None
+    assert report.outcome.plan.match.choice == "key_lookup"
+    lines = merged_in_turn(oracle, spark, path, {**FIRST, 9: "new"})
+    delta_rs_reads(spark, path, lines, tmp_path)
+    found = {row["k"]: row for row in map(json.loads, lines)}
+    assert found[4]["s"]["x"] == 5
+    assert found[4]["m"] == {"d": [4, None], "new": [4]}
+    assert (found[9]["s"], found[9]["c"]) == (None, "n ")
+
+
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_renamed_and_dropped_columns(mode: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")

@@ -123,3 +123,53 @@ def test_rows_keep_their_ids(tmp_path: Path) -> None:
     pq.write_table(partly, second)
     assert patch_file(LOCAL_FILES, str(second), str(third), blocks([0]), form, Origin(500, 9)).rows == 2
     assert pq.read_table(third).to_pydict() == {"n": [2, 3], "_id": [501, 103], "_version": [9, 9]}
+
+
+def test_nested_columns_get_the_fields_that_their_table_has(tmp_path: Path) -> None:
+    """New and wider fields are in the file, with the other columns' codecs and without Spark's old schema."""
+    narrow = pa.struct([("x", pa.int32()), ("l", pa.list_(pa.field("element", pa.struct([("f", pa.float32())]))))])
+    source, target = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
+    values = [{"x": 1, "l": [{"f": 0.5}, None]}, None, {"x": None, "l": None}, {"x": 4, "l": []}]
+    table = pa.table({"s": pa.array(values, narrow), "n": [1, 2, 3, 4]})
+    with pq.ParquetWriter(source, table.schema, compression="zstd", use_dictionary=["n"]) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({SPARK_SCHEMA: b"{}"})
+    inner = pa.struct([("f", pa.float64()), ("new", pa.string())])
+    wide = pa.struct(
+        [("x", pa.int64()), ("l", pa.list_(pa.field("element", inner))), ("m", pa.map_(pa.string(), inner))]
+    )
+    form = FileForm(pa.schema([("s", wide), ("n", pa.int64())]))
+    done = patch_file(LOCAL_FILES, source, target, blocks([3]), form)
+    assert done.rows == 3
+    file = pq.ParquetFile(target)
+    assert file.schema_arrow.field("s").type == wide
+    assert file.read().column("s").to_pylist() == [
+        {"x": 1, "l": [{"f": 0.5, "new": None}, None], "m": None},
+        None,
+        {"x": None, "l": None, "m": None},
+    ]
+    chunks = [file.metadata.row_group(0).column(index) for index in range(file.metadata.num_columns)]
+    assert {chunk.compression for chunk in chunks} == {"ZSTD"}
+    assert SPARK_SCHEMA not in file.metadata.metadata
+    asked = {"s": ("s", wide)}
+    assert read_columns(LOCAL_FILES, source, {}, asked).column("s").to_pylist()[:2] == file.read()["s"].to_pylist()[:2]
+
+
+def test_nested_columns_that_are_spelled_otherwise(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.parquet")
+    pq.write_table(pa.table({"s": [{"X": 1}]}), path)
+    with pytest.raises(ValueError, match="which is not read as"):
+        read_columns(LOCAL_FILES, path, {}, {"s": ("s", pa.struct([("x", pa.int64())]))})
+
+
+def test_nested_columns_of_other_writers_stay_as_they_are(tmp_path: Path) -> None:
+    source, target = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
+    kind = pa.struct([("x", pa.large_string()), ("X", pa.list_(pa.large_string()))])
+    table = pa.table({"s": pa.array([{"x": "a", "X": ["b"]}, None, {"x": None, "X": None}], kind)})
+    pq.write_table(table, source)
+    for form in (
+        AS_IT_WAS,
+        FileForm(pa.schema([("s", pa.struct([("x", pa.string()), ("X", pa.list_(pa.string()))]))])),
+    ):
+        patch_file(LOCAL_FILES, source, target, blocks([1]), form)
+        assert pq.read_table(target).to_pylist() == [table.to_pylist()[0], table.to_pylist()[2]]

@@ -218,3 +218,24 @@ def test_strings_that_one_array_would_not_hold(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(matched_rows, "_MOST_STRING_BYTES", 100)
     assert side_by_side(kept, [(path, of_file)]) == expected
     assert len(expected) == 9
+
+
+@pytest.mark.parametrize("most", [1, 1 << 30])
+def test_nested_columns_of_both_sides(tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the source are in two pieces, and are taken for rows without a source row, too."""
+    monkeypatch.setattr(matched_rows, "_MOST_STRING_BYTES", most)
+    kind = pa.struct([("x", pa.int64()), ("l", pa.list_(pa.string()))])
+    values = [{"x": 1, "l": ["a", None]}, None, {"x": None, "l": None}]
+    parts = [pa.table({"s0": pa.array(some, kind)}) for some in (values[:2], values[2:])]
+    kept = stage(tmp_path, *parts)
+    target = tmp_path / "f"
+    pq.write_table(pa.table({"s": pa.array(values * 2, kind)}), target)
+    rows = [(0, 2, 0), (1, NO_SOURCE, 1), (2, 0, 0), (4, 1, 0), (5, 0, 0)]
+    found = side_by_side(kept, [(target, pairs(tmp_path, rows))], source=["s0"], target={"t0": ("s", kind)})
+    assert [row[:2] for row in found] == [
+        (values[2], values[0]),
+        (None, values[1]),
+        (values[0], values[2]),
+        (None, values[1]),
+        (values[0], values[2]),
+    ]

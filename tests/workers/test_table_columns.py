@@ -6,12 +6,24 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.workers.partition_names import partition_strings, without_empty
 from deltamerge.workers.row_batches import batch_of_rows
-from deltamerge.workers.table_columns import Part, Shape, shaped
+from deltamerge.workers.table_columns import (
+    Part,
+    Shape,
+    can_become,
+    has_null,
+    has_times,
+    in_plain_types,
+    in_type,
+    leaves_of,
+    shape_of,
+    shaped,
+)
 
 INNER = pa.struct([("x", pa.int64()), ("new", pa.string())])
 RENAMED = Shape(INNER, (Part("col-1", Shape(pa.int64())), Part("col-2", Shape(pa.string()))))
@@ -88,3 +100,77 @@ def test_rows_become_batches() -> None:
         {"id": 1, "s": {"m": [("a", [1, None])], "t": at.astimezone(timezone.utc)}},
         {"id": 2, "s": None},
     ]
+
+
+STRUCT = pa.struct([("x", pa.int64()), ("y", pa.string()), ("z", pa.list_(pa.date32()))])
+NARROW = pa.struct([("y", pa.large_string()), ("x", pa.int16()), ("gone", pa.float32())])
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_fields_of_a_file_in_the_types_of_its_table(chunked: bool) -> None:
+    column = pa.array([{"y": "a", "x": 1, "gone": 0.5}, None, {"y": None, "x": None, "gone": None}], NARROW)
+    expected = [{"x": 1, "y": "a", "z": None}, None, {"x": None, "y": None, "z": None}]
+    found = in_type(pa.chunked_array([column.slice(0, 1), column.slice(1)]) if chunked else column, STRUCT)
+    assert (found.type, found.to_pylist()) == (STRUCT, expected)
+    lists = pa.array([[expected[0], None], None], pa.list_(pa.field("item", STRUCT, nullable=False)))
+    assert in_type(lists, pa.list_(STRUCT)).to_pylist() == [[expected[0], None], None]
+    maps = pa.array([[("a", {"y": "b", "x": 2, "gone": 1.0})], None], pa.map_(pa.string(), NARROW))
+    assert in_type(maps, pa.map_(pa.string(), STRUCT)).to_pylist() == [[("a", {"x": 2, "y": "b", "z": None})], None]
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "becomes"),
+    [
+        (NARROW, STRUCT, True),
+        (STRUCT, STRUCT, False),
+        (pa.list_(pa.int8()), pa.list_(pa.int32()), True),
+        (pa.list_(pa.int32()), pa.list_(pa.int8()), False),
+        (pa.struct([("X", pa.int64())]), pa.struct([("x", pa.int64())]), False),
+        (pa.struct([("x", pa.int64()), ("X", pa.int64())]), pa.struct([("x", pa.int64())]), False),
+        (pa.struct([("x", pa.string())]), pa.struct([("x", pa.int64())]), False),
+        (pa.int64(), pa.struct([("x", pa.int64())]), False),
+        (pa.map_(pa.string(), pa.date32()), pa.map_(pa.string(), pa.timestamp("us")), True),
+        (pa.int32(), pa.int64(), True),
+    ],
+)
+def test_which_types_become_others(found: pa.DataType, wanted: pa.DataType, becomes: bool) -> None:
+    assert can_become(found, wanted) == becomes
+    if not becomes and found != wanted and pa.types.is_nested(wanted):
+        with pytest.raises(ValueError, match="which is not read as"):
+            in_type(pa.nulls(1, found), wanted)
+
+
+def test_nested_columns_in_plain_types() -> None:
+    kind = pa.struct([pa.field("x", pa.large_list(pa.field("item", pa.large_string(), False)), False)])
+    table = pa.table({"s": pa.array([{"x": ["a"]}, None], kind), "n": pa.array(["b", None], pa.string_view())})
+    expected = pa.schema([("s", pa.struct([("x", pa.list_(pa.string()))])), ("n", pa.string())])
+    for rows in (table, table.to_batches()[0]):
+        plain = in_plain_types(rows)
+        assert type(plain) is type(rows)
+        assert plain.schema == expected
+        assert plain.to_pylist() == table.to_pylist()
+    assert in_plain_types(plain) is plain
+
+
+def test_what_is_inside() -> None:
+    assert [has_times(kind) for kind in (STRUCT, NARROW, pa.map_(pa.string(), STRUCT))] == [True, False, True]
+    kind = pa.map_(pa.string(), pa.struct([("l", pa.list_(pa.int8())), ("d", pa.date32())]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"m": pa.nulls(1, kind), "s": pa.nulls(1, STRUCT)}), sink)
+    file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    paths = [file.schema.column(index).path for index in range(len(file.schema))]
+    found = [leaf for field in file.schema_arrow for leaf in leaves_of(field)]
+    assert [path for path, _ in found] == paths
+    assert [str(leaf) for _, leaf in found] == ["string", "int8", "date32[day]", "int64", "string", "date32[day]"]
+
+
+def test_values_that_are_null() -> None:
+    inner = pa.struct([("x", pa.int64()), ("in", pa.struct([("y", pa.int64())]))])
+    column = pa.array([{"x": 1, "in": {"y": None}}, {"x": 2, "in": {"y": 3}}], inner)
+    assert not has_null(column, ())
+    assert not has_null(column, ("x",))
+    assert not has_null(column, ("in",))
+    assert has_null(column, ("in", "y"))
+    assert not has_null(column.slice(1), ("in", "y"))
+    assert has_null(pa.array([None], inner), ("x",))
+    assert shape_of(inner).is_as_found

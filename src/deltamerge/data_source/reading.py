@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from deltamerge.data_source.file_parts import PartitionColumn, file_parts, grouped
 from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import arrow_schema, stored_part
+from deltamerge.data_source.shapes import stored_part
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.change_feed import (
     COMMIT_TIMESTAMP,
@@ -27,6 +27,7 @@ from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_presence import expected_columns
+from deltamerge.scan.file_types import arrow_schema
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.spark.catalog import LOCATION
 from deltamerge.spark.nested_types import as_nullable, matching_inner_types

@@ -1,30 +1,18 @@
-"""Spark's types in Arrow: as tasks hand them to Spark, and as data files have them."""
+"""How data files have the columns that tasks hand to Spark, and what of a table the data source does not read."""
 
 from __future__ import annotations
 
 import re
-from inspect import signature
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, NONE, PHYSICAL_NAME
-from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
-from deltamerge.workers.table_columns import FIELD_ID, Part, Shape
+from deltamerge.workers.table_columns import Part, Shape
 
 _LIMITED = re.compile(r"(var)?char\((\d+)\)", re.IGNORECASE)
-# Before Spark 4.2 the function had no such argument, and timestamps were in UTC.
-_ZONE: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return a schema as Spark takes it in batches of Arrow's."""
-    found: pa.Schema = to_arrow_schema(schema, **_ZONE)
-    return found
 
 
 def limited(field: StructField) -> tuple[str, int] | None:
@@ -74,46 +62,6 @@ def _stored_shape(stored: DataType, wanted: DataType, arrow: pa.DataType, mode: 
     if isinstance(wanted, VariantType):
         return Shape(arrow, tuple(Part(field.name, Shape(field.type)) for field in arrow))
     return Shape(arrow, (), pad)
-
-
-def file_field(field: StructField, mode: str) -> pa.Field:
-    """Return a column of a table as new data files have it."""
-    physical = physical_field(field, mode, with_ids=True)
-    return _file_field(physical)
-
-
-def _file_field(field: StructField) -> pa.Field:
-    number = (field.metadata or {}).get(PARQUET_FIELD_ID)
-    return pa.field(
-        field.name, _file_type(field.dataType), metadata=None if number is None else {FIELD_ID: str(number).encode()}
-    )
-
-
-def _file_type(data_type: DataType) -> pa.DataType:
-    if isinstance(data_type, StructType):
-        return pa.struct([_file_field(field) for field in data_type.fields])
-    if isinstance(data_type, ArrayType):
-        return pa.list_(pa.field("element", _file_type(data_type.elementType)))
-    if isinstance(data_type, MapType):
-        return pa.map_(_file_type(data_type.keyType), _file_type(data_type.valueType))
-    return arrow_schema(StructType([StructField("c", data_type)])).field(0).type
-
-
-def given_part(name: str, target: DataType, arrow: pa.DataType) -> Part:
-    """Return how a frame has a column that is written: structs have their fields by name."""
-    return Part(name, _given_shape(target, arrow))
-
-
-def _given_shape(target: DataType, arrow: pa.DataType) -> Shape:
-    if isinstance(target, StructType):
-        fields = zip(target.fields, arrow, strict=True)
-        return Shape(arrow, tuple(given_part(field.name, field.dataType, stored.type) for field, stored in fields))
-    if isinstance(target, ArrayType):
-        return Shape(arrow, (given_part("element", target.elementType, arrow.value_type),))
-    if isinstance(target, MapType):
-        key = given_part("key", target.keyType, arrow.key_type)
-        return Shape(arrow, (key, given_part("value", target.valueType, arrow.item_type)))
-    return Shape(arrow)
 
 
 def unsupported(what: str, instead: str = "DeltaTable.forPath(spark, path).toDF()") -> DeltaAnalysisException:

@@ -9,11 +9,12 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import arrow_schema, char_lengths, limited, unsupported
+from deltamerge.data_source.shapes import char_lengths, limited, unsupported
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
+from deltamerge.scan.file_types import arrow_schema
 from deltamerge.spark.nested_types import contains, matching_inner_types
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.table_columns import padded

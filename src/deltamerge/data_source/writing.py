@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import arrow_schema, char_lengths, file_field, given_part, limited
+from deltamerge.data_source.shapes import char_lengths, limited
 from deltamerge.data_source.write_checks import (
     check_columns,
     check_conditions,
@@ -24,6 +24,7 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS
+from deltamerge.scan.file_types import arrow_schema, file_field, given_part
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import LOCATION
 from deltamerge.txn.application import ApplicationTransaction

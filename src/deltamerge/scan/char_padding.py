@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
+from deltamerge.scan.column_mapping import as_logical
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
@@ -24,6 +25,15 @@ def padded(value: Column, field: StructField) -> Column:
     if not re.search(r"(?<!var)char\(", ddl, re.IGNORECASE):
         return value
     return convert_limited(value, DataType.fromDDL(ddl), field.dataType, field.name, _padded, (CharType,))
+
+
+def scanned(value: Column, field: StructField, mode: str) -> Column:
+    """Return a column's value as a scan yields it, from one as data files have it.
+
+    Args:
+        mode: The column mapping mode.
+    """
+    return padded(as_logical(value, field, mode), field)
 
 
 def _padded(value: Column, limited: CharType | VarcharType, _: str) -> Column:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
+from itertools import count
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,8 +24,8 @@ from deltamerge.workers.staged_rows import (
     KeptFile,
     in_order,
     is_of_other_calendar,
-    plain_types,
 )
+from deltamerge.workers.table_columns import leaves_of, plain_type
 
 # One scan of one path, with nothing above it and no filter. Of several paths one may be named twice, and
 # a catalog's partitions may be anywhere.
@@ -79,7 +80,7 @@ def plain_parquet(
 
     Reads the plan and the footers, which must have statistics of `keys`.
     """
-    identified = {field.name for field in frame.schema if PARQUET_FIELD_ID in (field.metadata or {})}
+    identified = {field.name for field in frame.schema if PARQUET_FIELD_ID in field.json()}
     if by_id := identified.intersection(types):
         return NotPlain(f"the source's column {min(by_id)} is read by its Parquet field id")
     if _SCAN.fullmatch(plan := physical_plan(frame)) is None:
@@ -155,32 +156,32 @@ def _looked_at(
         kept = KeptFile.of(opened_by, path)
         with opened_by.parquet(path) as opened:
             metadata = opened.metadata
-        schema = plain_types(metadata.schema.to_arrow_schema())
+        found = metadata.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:
         return f"cannot be read: {error}"
     if is_of_other_calendar(metadata):
         return "has dates or times of another calendar"
-    if len({name.lower() for name in schema.names}) < len(schema):
+    if len({name.lower() for name in found.names}) < len(found):
         return "has two columns of one name"
-    leaves = {metadata.schema.column(index).path: index for index in range(len(metadata.schema))}
     for name, kind in types.items():
-        if name not in leaves or name not in schema.names or schema.field(name).type != kind:
+        if name not in found.names or plain_type(found.field(name).type) != kind:
             return f"has no column {name} of type {kind}"
+    leaves = _leaves(found)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     old = set[int]()
     if SPARK_VERSION not in (metadata.metadata or {}):
-        dated = [index for index in leaves.values() if _is_temporal(metadata.schema.column(index))]
+        dated = [index for index in range(metadata.num_columns) if _is_temporal(metadata.schema.column(index))]
         old = {index for index in dated if not all(_is_modern(group.column(index)) for group in groups)}
-    if ancient := [name for name in types if leaves[name] in old]:
+    if ancient := [name for name in types if not old.isdisjoint(leaves[name])]:
         return f"may have dates or times in column {ancient[0]} that depend on a setting of the session"
     ranges = []
     for name in keys:
-        bounds = [_bounds(group.column(leaves[name])) for group in groups]
+        bounds = [_bounds(group.column(*leaves[name])) for group in groups]
         known = [bound for bound in bounds if bound is not None]
         if len(known) < len(bounds):
             return f"has no statistics of the key {name}"
         ranges.append(_united(known))
-    sizes = {name: sum(g.column(leaves[name]).total_uncompressed_size for g in groups) for name in types}
+    sizes = {name: sum(g.column(i).total_uncompressed_size for g in groups for i in leaves[name]) for name in types}
     return PlainParquet(
         files=(kept,),
         uris=(),
@@ -189,10 +190,21 @@ def _looked_at(
         groups=(metadata.num_row_groups,),
         columns=tuple(types),
         bytes=sum(sizes.values()),
-        bytes_in_memory=sum(_in_memory(g.column(leaves[name]), types[name]) for g in groups for name in types),
+        bytes_in_memory=sum(
+            _in_memory(group.column(index), kind)
+            for group in groups
+            for name in types
+            for index, kind in leaves[name].items()
+        ),
         ranges=tuple(ranges),
         key_bytes=sum(sizes[name] for name in keys),
     )
+
+
+def _leaves(schema: pa.Schema) -> dict[str, dict[int, pa.DataType]]:
+    """Return for each column the numbers of its leaves in the file, and their types."""
+    numbers = count()
+    return {field.name: {next(numbers): kind for _, kind in leaves_of(field)} for field in schema}
 
 
 def _is_temporal(column: Any) -> bool:  # noqa: ANN401

@@ -31,9 +31,9 @@ from deltamerge.workers.staged_rows import (
     TakenRows,
     is_of_other_calendar,
     open_staged,
-    plain_types,
     taken,
 )
+from deltamerge.workers.table_columns import plain_type
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 _PIECE_BYTES = 64 << 20
@@ -192,7 +192,7 @@ def _with_updated_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
         raise ValueError("the file has columns that differ only in case")
     for name in new.updated_columns:
         schema = with_column(schema, new.schema.field(name))
-        if plain_types(pa.schema([schema.field(name)])).field(0).type != new.type_of(name):
+        if plain_type(schema.field(name).type) != new.type_of(name):
             raise ValueError(f"column {name} is {schema.field(name).type}, not {new.type_of(name)}")
     return schema
 
@@ -276,9 +276,7 @@ class _OfPairs:
     def values(self, column: str, name: str) -> Any:  # noqa: ANN401
         """Return the values of a kept column as those of the table's column `name`."""
         values = self._taken(column)
-        if name in self._new.not_null and values.null_count:
-            raise ValueError(f"column {name} would be NULL")
-        return values.cast(self._new.type_of(name))
+        return self._new.stored(name, values)
 
     def check(self) -> None:
         """Refuse rows for which Spark found that a constraint does not hold."""
@@ -469,9 +467,7 @@ def _made(
             continue
         kept = piece.column(columns[column.name])
         values = kept if everything else taken(kept, rows)
-        if column.name in new.not_null and values.null_count:
-            raise ValueError(f"column {column.name} would be NULL")
-        arrays.append(values.cast(column.type))
+        arrays.append(new.stored(column.name, values))
     made = pa.table(arrays, schema=schema)
     _check(made, new)
     return made

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from deltamerge.workers.files import Files
-from deltamerge.workers.staged_rows import KeptFile, plain_types
+from deltamerge.workers.staged_rows import KeptFile
+from deltamerge.workers.table_columns import in_plain_types
 
 DECODED_SCHEMA = "path STRING, size BIGINT"
 
@@ -48,7 +49,7 @@ def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> in
         for group in work["groups"]:
             with files.parquet_columns(file.path, columns, [group]) as opened:
                 table = opened.read_row_group(group, list(columns), use_threads=False).select(list(columns))
-            piece = table.cast(plain_types(table.schema)).combine_chunks()
+            piece = in_plain_types(table).combine_chunks()
             size += piece.nbytes
             yield piece
 

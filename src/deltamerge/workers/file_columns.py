@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files
 from deltamerge.workers.partition_names import NULL_PARTITION
-from deltamerge.workers.staged_rows import is_of_other_calendar, plain_types
-from deltamerge.workers.widening import widened
+from deltamerge.workers.staged_rows import is_of_other_calendar
+from deltamerge.workers.table_columns import has_times, in_plain_types, in_type
 
 _INTEGER = re.compile("-?[0-9]+")
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -92,7 +92,7 @@ def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked
     lowered = {name.lower() for name in schema.names}
     if any(name.lower() in lowered for name in names.difference(stored)):
         raise ValueError("the file spells a column in another case")
-    if any(pa.types.is_temporal(schema.field(name).type) for name in stored) and is_of_other_calendar(file.metadata):
+    if any(has_times(schema.field(name).type) for name in stored) and is_of_other_calendar(file.metadata):
         raise ValueError("the file's dates and times are those of Spark 2")
     return stored
 
@@ -101,15 +101,14 @@ def _typed(
     table: pa.Table | None, numbers: tuple[int, int], values: Mapping[str, str | None], asked: Asked
 ) -> pa.Table:
     arrays, rows = [], numbers[1] - numbers[0]
+    table = None if table is None else in_plain_types(table)
     for name, kind in asked.values():
         if name in values:
             array = _constant(values[name], kind, rows)
         elif table is None or name not in table.column_names:
             array = pa.nulls(rows, kind)
         else:
-            column = table.column(name)
-            (plain,) = plain_types(pa.schema([(name, column.type)])).types
-            array = widened(column if plain == column.type else column.cast(plain), kind)
+            array = in_type(table.column(name), kind)
         if array is None or array.type != kind:
             raise ValueError(f"column {name} is not {kind}, or its partition value is not spelled as usual")
         arrays.append(array)

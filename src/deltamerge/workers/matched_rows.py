@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -61,7 +62,7 @@ def pairing_rows(
             first_ids = [None] * batch.num_rows if row_id is None else batch.column("row_id").to_pylist()
             given = zip(*(column.to_pylist() for column in batch.columns[:4]), first_ids, strict=True)
             for path, file, values, pairs_path, first_id in given:
-                rows = open_staged(files, staged, source).combine_chunks() if rows is None else rows
+                rows = _combined(open_staged(files, staged, source)) if rows is None else rows
                 pairs = _AMONG[among](read_pairs(files, pairs_path))
                 asked = target if row_id is None else {**target, _ROW_ID: (row_id, pa.int64())}
                 for table in _rows_of(files, path, json.loads(values), pairs, rows, asked):
@@ -108,19 +109,47 @@ def _rows_of(
             yield pa.table(columns)
 
 
+def _combined(table: pa.Table) -> pa.Table:
+    """Return a table with its columns in one piece each, but for nested ones, whose strings one may not hold."""
+    flat = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    combined = table.select(flat).combine_chunks()
+    return pa.table({name: (combined if name in flat else table).column(name) for name in table.column_names})
+
+
 def _taken_in_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
     """Return some rows of a column, in several arrays where one would not hold their strings."""
     kind = column.type
-    if not len(places) or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+    is_nested = pa.types.is_nested(kind)
+    if not len(places) or not (is_nested or pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return column.take(places)
-    longest = pc.max(pc.binary_length(column)).as_py() or 0
-    at_once = max(1, _MOST_STRING_BYTES // max(1, longest))
-    pieces = [column.take(places.slice(at, at_once)) for at in range(0, len(places), at_once)]
+    at_once = _rows_of_nested(column, places) if is_nested else _rows_of_strings(column)
+    take = partial(_taken_of_nested, column) if is_nested else column.take
+    pieces = [take(places.slice(at, at_once)) for at in range(0, len(places), at_once)]
     return (
         pieces[0]
         if len(pieces) == 1
         else pa.chunked_array([chunk for piece in pieces for chunk in getattr(piece, "chunks", [piece])], kind)
     )
+
+
+def _rows_of_strings(column: Any) -> int:  # noqa: ANN401
+    longest = pc.max(pc.binary_length(column)).as_py() or 0
+    return max(1, _MOST_STRING_BYTES // max(1, longest))
+
+
+def _rows_of_nested(column: Any, places: pa.Array) -> int:  # noqa: ANN401
+    """Return how many rows an array holds: each is taken as often as the most frequent one at most."""
+    most = int(np.bincount(places.drop_null().to_numpy(), minlength=1).max())
+    size = max(1, column.nbytes)
+    return len(places) if most * size <= _MOST_STRING_BYTES else max(1, _MOST_STRING_BYTES // size)
+
+
+def _taken_of_nested(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
+    found = taken(column, places.drop_null().to_numpy())
+    if not places.null_count:
+        return found
+    is_valid = places.is_valid().to_numpy(zero_copy_only=False)
+    return found.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
 
 
 def reading_staged(

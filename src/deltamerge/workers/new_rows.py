@@ -13,6 +13,7 @@ from deltamerge.workers.conditions import RowCheck
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
 from deltamerge.workers.staged_rows import KeptRows
+from deltamerge.workers.table_columns import Shape, has_null, shaped
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class NewRows:
         inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
         form: What files have; wherever the table's columns are named, it is by the names there.
-        not_null: The table's columns that are never NULL.
+        not_null: The paths of the table's columns and fields that are never NULL.
         pairs: The files of all pairs of target and source rows: what is named there is not inserted.
         order: The file with the numbers of the kept rows that are inserted, by partition; empty where they are all that
             match nothing.
@@ -36,6 +37,7 @@ class NewRows:
         updates_hold: By the number of an UPDATE clause the column, as in `updates`, that is TRUE where a row may be
             written.
         inserts_hold: The same of INSERT clauses.
+        shapes: How the values of columns of nested types are given, by the columns.
         identities: By an identity column that INSERT clauses leave to the table its value for the first of the kept
             rows, and the step to the next one's.
     """
@@ -45,7 +47,7 @@ class NewRows:
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
     form: FileForm
-    not_null: frozenset[str]
+    not_null: frozenset[tuple[str, ...]]
     metadata: Mapping[bytes, bytes]
     pairs: tuple[str, ...]
     options: Mapping[str, Any]
@@ -55,6 +57,7 @@ class NewRows:
     checks: tuple[RowCheck, ...] = ()
     updates_hold: Mapping[int, str] = field(default_factory=dict)
     inserts_hold: Mapping[int, str] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -83,6 +86,19 @@ class NewRows:
 
     def type_of(self, name: str) -> pa.DataType:
         return self.schema.field(name).type
+
+    def stored(self, name: str, values: Any) -> Any:  # noqa: ANN401
+        """Return kept or computed values as those of a column.
+
+        Raises:
+            ValueError: One is NULL where it must not be.
+        """
+        kind = self.type_of(name)
+        found = shaped(values, self.shapes[name]) if name in self.shapes else values.cast(kind)
+        for path in self.not_null:
+            if path[0] == name and has_null(found, path[1:]):
+                raise ValueError(f"column {'.'.join(path)} would be NULL")
+        return found
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from deltamerge.workers.files import Files, Output
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
-from deltamerge.workers.table_columns import FIELD_ID
-from deltamerge.workers.widening import can_widen, widened
+from deltamerge.workers.table_columns import FIELD_ID, can_become, in_type, leaves_of
 
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
@@ -108,7 +107,7 @@ class FileForm:
 
     Args:
         columns: The table's columns as data files have them, those that have a type in Arrow; an older file may have
-            narrower ones.
+            narrower ones, and ones without some fields.
         new: Those of them that the table gets now: NULL in older rows, and there for readers that require every column
             in every file.
         hidden: Where it keeps the ids of its rows; None without row tracking.
@@ -122,7 +121,7 @@ class FileForm:
         schema = plain_schema(file.schema_arrow)
         for index, field in enumerate(schema):
             place = self.columns.get_field_index(field.name)
-            if place >= 0 and can_widen(field.type, self.columns.field(place).type):
+            if place >= 0 and can_become(field.type, self.columns.field(place).type):
                 schema = schema.set(index, field.with_type(self.columns.field(place).type))
         for name in self.new:
             schema = with_column(schema, self.columns.field(name))
@@ -156,17 +155,19 @@ def opened_writer(
         compression: The codec of new columns; None for that of the file's own.
     """
     before = plain_schema(file.schema_arrow)
-    added = [name for name in schema.names if before.get_field_index(name) < 0]
-    wider = {field.name for field in before if schema.field(field.name).type != field.type}
+    leaves = {path for field in before for path, _ in leaves_of(field)}
+    added = [path for field in schema for path, _ in leaves_of(field) if path not in leaves]
+    changed = [field for field in before if schema.field(field.name).type != field.type]
+    wider = {path for field in changed for path, _ in leaves_of(field)}
     options, metadata = writer_options(file), own_metadata(file)
     if added:
         codecs = options["compression"]
         if isinstance(codecs, dict):
             codecs = {**codecs, **dict.fromkeys(added, compression or next(iter(codecs.values())))}
         options |= {"compression": codecs, "use_dictionary": [*options["use_dictionary"], *added]}
-    if wider:
+    if changed:
         encodings = {name: kind for name, kind in (options["column_encoding"] or {}).items() if name not in wider}
-        has_decimals = any(pa.types.is_decimal(field.type) for field in before)
+        has_decimals = any(pa.types.is_decimal(kind) for field in before for _, kind in leaves_of(field))
         options |= {
             "column_encoding": encodings or None,
             "store_decimal_as_integer": options["store_decimal_as_integer"] or not has_decimals,
@@ -180,7 +181,7 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for field in schema:
         index = table.schema.get_field_index(field.name)
-        found = pa.nulls(table.num_rows, field.type) if index < 0 else widened(table.column(index), field.type)
+        found = pa.nulls(table.num_rows, field.type) if index < 0 else in_type(table.column(index), field.type)
         columns.append(found if found.type == field.type else found.cast(field.type))
     return pa.table(columns, schema=schema)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamerge.workers.files import Files
+from deltamerge.workers.table_columns import in_plain_types
 
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
 _PIECE_BYTES = 64 << 20
@@ -126,7 +127,7 @@ def _pieces(
     pending_bytes = 0
     for batch in batches:
         found.rows += batch.num_rows
-        rows = _plain(batch)
+        rows = in_plain_types(batch)
         for index, name in enumerate(wanted.keys):
             # Python's calendar lacks days that Spark and Arrow have.
             found.add(index, in_plain_numbers(rows.column(name)))
@@ -210,22 +211,6 @@ def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
     return (version is not None and version < b"3") or any(key in entries for key in _OTHER_CALENDARS)
 
 
-def plain_types(schema: pa.Schema) -> pa.Schema:
-    """Return columns of larger or of view types the plain ones, whose values are the same."""
-    plain = {
-        pa.large_string(): pa.string(),
-        pa.string_view(): pa.string(),
-        pa.large_binary(): pa.binary(),
-        pa.binary_view(): pa.binary(),
-    }
-    return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
-
-
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    schema = plain_types(batch.schema)
-    return batch if schema == batch.schema else batch.cast(schema)
-
-
 def open_staged(files: Files, kept: KeptRows, columns: Sequence[str]) -> pa.Table:
     """Return kept rows, in the order of their files; a ValueError where a file has changed."""
     in_files = [name for name in columns if not kept.computed or name in kept.names]
@@ -257,7 +242,7 @@ def _opened(files: Files, file: KeptFile, columns: list[str]) -> pa.Table:
     # Each of the threads that work on a merge asks for the same columns.
     with files.parquet_columns(file.path, columns, keep=True) as opened:
         table = opened.read(columns, use_threads=False).select(columns)
-    return table.cast(plain_types(table.schema))
+    return in_plain_types(table)
 
 
 def _in_positions(positions: Any, rows: int) -> np.ndarray[Any, Any]:  # noqa: ANN401

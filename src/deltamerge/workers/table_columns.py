@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamerge.workers.widening import widened
+from deltamerge.workers.widening import can_widen, widened
 
 FIELD_ID = b"PARQUET:field_id"
 _SHREDDED = "typed_value"
+_PLAIN = {
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,117 @@ class Part:
         if len(same) > 1:
             raise ValueError(f"there are {len(same)} columns {self.name}")
         return same[0] if same else None
+
+
+_ANY = Shape(pa.null())
+
+
+def shape_of(target: pa.DataType) -> Shape:
+    """Return the shape of values whose fields have a type's names, in any order."""
+    if pa.types.is_struct(target):
+        return Shape(target, tuple(Part(field.name, shape_of(field.type)) for field in target))
+    if pa.types.is_list(target):
+        return Shape(target, (Part("element", shape_of(target.value_type)),))
+    if pa.types.is_map(target):
+        return Shape(target, (Part("key", shape_of(target.key_type)), Part("value", shape_of(target.item_type))))
+    return Shape(target)
+
+
+def in_type(column: Any, wanted: pa.DataType) -> Any:  # noqa: ANN401
+    """Return a file's column in its table's type: widened, and NULL for the fields that the file lacks.
+
+    One of another type that is not nested stays as it is.
+
+    Raises:
+        ValueError: It is of a nested type that the table's does not take.
+    """
+    if column.type == wanted:
+        return column
+    if not pa.types.is_nested(wanted):
+        return widened(column, wanted)
+    if not _takes(column.type, wanted):
+        raise _unfit(column.type, wanted)
+    return shaped(column, shape_of(wanted))
+
+
+def can_become(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values of one type are to be widened, or have fewer or other fields than another type."""
+    return can_widen(found, wanted) or (pa.types.is_nested(wanted) and found != wanted and _takes(found, wanted))
+
+
+def _takes(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_struct(wanted) and pa.types.is_struct(found):
+        fields = {field.name: field.type for field in found}
+        lowered = {name.lower() for name in fields}
+        return len(lowered) == len(fields) and all(
+            _takes(fields[field.name], field.type) if field.name in fields else field.name.lower() not in lowered
+            for field in wanted
+        )
+    if pa.types.is_list(wanted) and (pa.types.is_list(found) or pa.types.is_large_list(found)):
+        return _takes(found.value_type, wanted.value_type)
+    if pa.types.is_map(wanted) and pa.types.is_map(found):
+        return _takes(found.key_type, wanted.key_type) and _takes(found.item_type, wanted.item_type)
+    plain = plain_type(found)
+    return bool(plain == wanted) or can_widen(plain, wanted)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return for a larger or a view type the plain one, whose values are the same; what is inside becomes nullable."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, plain_type(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("element", plain_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    return _PLAIN.get(kind, kind)
+
+
+def in_plain_types(rows: Any) -> Any:  # noqa: ANN401
+    """Return a table or a batch with its columns in plain types."""
+    plain = [plain_type(kind) for kind in rows.schema.types]
+    if plain == rows.schema.types:
+        return rows
+    columns = [
+        column
+        if column.type == kind
+        else shaped(column, shape_of(kind))
+        if pa.types.is_nested(kind)
+        else column.cast(kind)
+        for column, kind in zip(rows.columns, plain, strict=True)
+    ]
+    return type(rows).from_arrays(columns, names=rows.schema.names)
+
+
+def has_times(kind: pa.DataType) -> bool:
+    """Return whether a type has dates or times, at any depth."""
+    inner = (kind.field(index).type for index in range(kind.num_fields))
+    return bool(pa.types.is_temporal(kind)) or any(map(has_times, inner))
+
+
+def leaves_of(field: pa.Field) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield a column's leaves in a Parquet file that PyArrow writes: their paths and types, in order."""
+    kind = field.type
+    parts: list[tuple[str, pa.DataType]] = []
+    if pa.types.is_struct(kind):
+        parts = [(inner.name, inner.type) for inner in kind]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        parts = [("list.element", kind.value_type)]
+    elif pa.types.is_map(kind):
+        parts = [("key_value.key", kind.key_type), ("key_value.value", kind.item_type)]
+    if not parts:
+        yield field.name, kind
+    for name, inner in parts:
+        yield from leaves_of(pa.field(f"{field.name}.{name}", inner))
+
+
+def has_null(column: Any, path: Sequence[str]) -> bool:  # noqa: ANN401
+    """Return whether a value, or the field of it that a path leads to, is NULL."""
+    if column.null_count:
+        return True
+    if not path:
+        return False
+    index = Part(path[0], _ANY).index_in([column.type.field(i) for i in range(column.type.num_fields)])
+    return index is None or has_null(column.field(index), path[1:])
 
 
 def shaped(column: Any, shape: Shape) -> Any:  # noqa: ANN401

@@ -19,7 +19,7 @@ from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import TableWriter
 from deltamerge.workers.partition_names import partition_folder, partition_strings, without_empty
 from deltamerge.workers.row_batches import batch_of_rows
-from deltamerge.workers.table_columns import Part, Shape, padded, shaped
+from deltamerge.workers.table_columns import Part, Shape, has_null, padded, shaped
 
 # Rows wait for their file until they make a row group of this size.
 _GROUP_BYTES = 64 << 20
@@ -129,7 +129,7 @@ class RowsToWrite:
         fields = list(batch.schema)
         for path in self.not_null:
             index = Part(path[0], _ANY).index_in(fields)
-            if index is None or _has_null(batch.column(index), path[1:]):
+            if index is None or has_null(batch.column(index), path[1:]):
                 raise ValueError(
                     f"[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] NOT NULL constraint violated for column: {'.'.join(path)}. "
                     f"A row for table {self.table} has NULL there; nothing was written. SQLSTATE: 23502"
@@ -263,12 +263,3 @@ def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[t
     for place, rows in enumerate(np.split(order, ends[:-1])):
         # Copies: a part of a table would keep all of it in memory.
         yield tuple(of_column[place] for of_column in values), table.take(pa.array(rows))
-
-
-def _has_null(column: pa.Array, path: Sequence[str]) -> bool:
-    if column.null_count:
-        return True
-    if not path:
-        return False
-    index = Part(path[0], _ANY).index_in([column.type.field(i) for i in range(column.type.num_fields)])
-    return index is None or _has_null(column.field(index), path[1:])

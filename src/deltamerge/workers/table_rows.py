@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltamerge.workers.files import Files
 from deltamerge.workers.row_blocks import Blocks, mask_of
 from deltamerge.workers.staged_rows import is_of_other_calendar
-from deltamerge.workers.table_columns import Part, shaped
+from deltamerge.workers.table_columns import Part, has_times, shaped
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class RowsOfTable:
                 f"[DELTAMERGE_FILE_WITHOUT_COLUMNS] It has none of the table's columns {', '.join(self.expected)}, but "
                 f"{', '.join(each.name for each in fields)}: it was written under other names"
             )
-        if is_of_other_calendar(file.metadata) and any(_has_times(each.type) for each in fields):
+        if is_of_other_calendar(file.metadata) and any(has_times(each.type) for each in fields):
             raise ValueError("its dates and times are those of Spark 2; read the table with DeltaTable.toDF()")
 
     def _group(
@@ -140,11 +140,6 @@ def _shaped(found: pa.Array, column: Part, name: str) -> pa.Array:
         return shaped(found, column.shape)
     except (ValueError, pa.ArrowException) as error:
         raise ValueError(f"column {name}: {error}") from error
-
-
-def _has_times(kind: pa.DataType) -> bool:
-    inner = (kind.field(index).type for index in range(kind.num_fields))
-    return bool(pa.types.is_temporal(kind)) or any(map(_has_times, inner))
 
 
 def _is_within(group: pq.RowGroupMetaData, wanted: tuple[int, int]) -> bool:

@@ -135,6 +135,43 @@ def test_constraint_that_spark_evaluates(tmp_path: Path) -> None:
     assert declined_of(plan)[ARROW] == "a generated column or a constraint reads the target's row"
 
 
+NESTED: Columns = {
+    "s": StructType([StructField("x", LongType(), False), StructField("y", ArrayType(DateType()))]),
+    "a": ArrayType(StructType([StructField("x", DecimalType(9, 2))]), False),
+    "m": MapType(StringType(), ArrayType(TimestampType())),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+def test_columns_of_nested_types(tmp_path: Path, name: str, mode: str) -> None:
+    properties = {"delta.columnMapping.mode": mode}
+    table = replace(PLAIN, columns={**PEOPLE, name: NESTED[name]}, properties=properties, features=("columnMapping",))
+    assert choices(plan_of(tmp_path / "t", UPSERT, table=table)) == ("key_lookup", "in_place", "arrow", "patch")
+    assert choices(plan_of(tmp_path / "u", COUNT, table=table)) == ("key_lookup", "in_place", "pair_values", "patch")
+    of_evolution = plan_of(tmp_path / "v", UPSERT, table=table, evolution=True)
+    assert of_evolution.changed_rows.choice == "arrow"
+
+
+def test_fields_that_only_the_target_has(tmp_path: Path) -> None:
+    """An UPDATE with schema evolution keeps them, which takes the target's row."""
+    table = replace(PLAIN, columns={**PEOPLE, "s": NESTED["s"]})
+    source = {**PEOPLE, "s": StructType([StructField("x", LongType(), False)])}
+    plan = plan_of(tmp_path, UPSERT, table=table, source=source, evolution=True)
+    assert choices(plan) == ("key_lookup", "in_place", "pair_values", "patch")
+    assert declined_of(plan)[ARROW] == "an UPDATE computes a value from the target's row"
+
+
+@pytest.mark.parametrize("kind", ["char(3)", "varchar(3)"])
+def test_columns_with_a_length(tmp_path: Path, kind: str) -> None:
+    name = StructField("name", StringType(), True, {"__CHAR_VARCHAR_TYPE_STRING": kind})
+    table = replace(PLAIN, columns={**PEOPLE, "name": name})
+    assert choices(plan_of(tmp_path / "t", UPSERT, table=table)) == ("key_lookup", "in_place", "arrow", "patch")
+    in_partitions = replace(table, partitions=("name",), files=(File((0, 9), values={"name": "a"}),))
+    plan = plan_of(tmp_path / "u", UPSERT, table=in_partitions)
+    assert declined_of(plan)["match", "key_lookup"] == f"the partition column name is of type {kind}"
+
+
 def test_columns_that_are_not_null(tmp_path: Path) -> None:
     table = replace(PLAIN, columns={**PEOPLE, "n": StructField("n", IntegerType(), False)})
     assert choices(plan_of(tmp_path, UPSERT, table=table)) == ("key_lookup", "in_place", "arrow", "patch")

@@ -134,14 +134,12 @@ WIDENED = StructField("n", LongType(), True, {"delta.typeChanges": [{"fromType":
             "join",
             "files may name columns otherwise than the table does (column mapping by id)",
         ),
-        (
-            with_column("s", StructType([StructField("x", LongType())])),
-            "join",
-            "column s is of type struct<x:bigint>",
-        ),
-        (with_column("a", ArrayType(LongType())), "join", "column a is of type array<bigint>"),
         (with_column("v", VariantType(), features=("variantType",)), "join", "column v is of type variant"),
-        (with_column("name", CHAR), "join", "column name is of type string"),
+        (
+            with_column("s", StructType([StructField("v", ArrayType(VariantType()))]), features=("variantType",)),
+            "join",
+            "column s is of type struct<v:array<variant>>",
+        ),
         (
             replace(PLAIN, features=("deletionVectors",), files=(File((0, 9), vector=True),)),
             "join",

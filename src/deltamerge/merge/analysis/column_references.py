@@ -23,8 +23,10 @@ from deltamerge.merge.analysis.resolved_merge import (
     reads_own_value,
     values_of,
 )
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
 from deltamerge.spark.column_trees import read_classic_column, read_proto
+from deltamerge.spark.nested_types import contains
 from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
@@ -32,6 +34,7 @@ from deltamerge.sql.expression import Literal, Name, Node, Opaque, conjuncts_of,
 from deltamerge.sql.merge_ast import ClauseKind, Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.workers.conditions import ClauseChoice, Condition, Operation, RowCheck, columns_of
+from deltamerge.write.align import same_shape
 from deltamerge.write.constraints import Check
 
 # Spark takes these words for functions where there is no column of the name.
@@ -227,7 +230,7 @@ class MergeReferences:
             from_source=tuple(self._comes_from_source(clause, output, f) for output, f in outputs),
             source_columns=columns,
             keeps_value=tuple(
-                column is not None and _keeps_value(given[column].dataType, f.dataType)
+                column is not None and _keeps_value(given[column].dataType, f)
                 for column, (_, f) in zip(columns, outputs, strict=True)
             ),
         )
@@ -238,7 +241,9 @@ class MergeReferences:
 
     def _comes_from_source(self, clause: ResolvedClause, output: Output, column: StructField) -> bool:
         if isinstance(output, TakeSource):
-            return not (output.keep_target_fields and "struct<" in column.dataType.simpleString())
+            given = self.merge.source_schema.fields[output.index].dataType
+            keeps_fields = output.keep_target_fields and contains(column.dataType, StructType)
+            return not keeps_fields or same_shape(given, column.dataType)
         if isinstance(output, TakeValue):
             return self._is_from_source(clause.clause.values[output.index])
         return isinstance(output, (TakeDefault, TakeGenerated))
@@ -333,9 +338,13 @@ def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> 
     return tree
 
 
-def _keeps_value(given: DataType, wanted: DataType) -> bool:
-    """Return whether a value is the same in a type, by whatever rules it is cast to it."""
-    if given == wanted:
+def _keeps_value(given: DataType, field: StructField) -> bool:
+    """Return whether a value is the same in a column, by whatever rules it is cast to the column's type."""
+    wanted = field.dataType
+    if CHAR_VARCHAR_TYPE in (field.metadata or {}):
+        # It may be too long, or to be padded.
+        return False
+    if same_shape(given, wanted):
         return True
     if isinstance(given, INTEGERS) and isinstance(wanted, INTEGERS):
         return INTEGERS.index(type(given)) < INTEGERS.index(type(wanted))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
@@ -25,7 +26,10 @@ from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.scan.column_mapping import physical_field
+from deltamerge.scan.file_types import given_shape
 from deltamerge.spark import tasks
+from deltamerge.spark.nested_types import inner_types
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, writing
 from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
@@ -285,7 +289,14 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
         updates_hold=columns.updates_hold,
         inserts_hold=columns.inserts_hold,
         identities=_identities(changes),
-        not_null=frozenset(field.name for name, field in stored.items() if name in recipe.not_null),
+        not_null=frozenset(
+            _physical_path(execution, path) for path in recipe.not_null if path[0] not in partition_columns
+        ),
+        shapes={
+            stored[field.name].name: given_shape(field.dataType, stored[field.name].type)
+            for field in execution.merge.output_schema.fields
+            if field.name in stored and inner_types(field.dataType)
+        },
         checks=recipe.checks,
         metadata={SPARK_VERSION: spark.version.encode()},
         pairs=tuple(pairs.path for pairs in changes.matched),
@@ -312,6 +323,16 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
         for number, count in json.loads(row["detail"]).items():
             counts[int(number)] = counts.get(int(number), 0) + count
     return counts, files_of_tasks(execution.write_target, done)
+
+
+def _physical_path(execution: Execution, path: Sequence[str]) -> tuple[str, ...]:
+    """Return the path in data files of a column or field."""
+    names, fields = list[str](), execution.merge.output_schema
+    for name in path:
+        field = next(field for field in fields.fields if field.name == name)
+        names.append(physical_field(field, execution.context.mapping_mode).name)
+        fields = field.dataType if isinstance(field.dataType, StructType) else StructType()
+    return tuple(names)
 
 
 def _identities(changes: ArrowChanges) -> dict[str, tuple[int, int]]:

@@ -40,6 +40,7 @@ from deltamerge.spark.table import Table
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import HiddenColumns
+from deltamerge.write.char_varchar import fitted
 from deltamerge.write.data_files import WriteTarget, WrittenFiles
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
@@ -175,6 +176,12 @@ def keep_source(execution: Execution, level: str) -> Source:
             if not is_refusal(error):
                 raise
             raise Declined("source", "checkpoint", "the session refuses to keep rows (localCheckpoint)") from error
+
+
+def stored_value(execution: Execution, clause: ResolvedClause, index: int) -> Column:
+    """Return what an output column becomes under an UPDATE or INSERT, as files get it: padded, and not too long."""
+    value = generate_action_expr(execution.merge, clause, index, execution.defaults)
+    return fitted(value, execution.merge.output_schema.fields[index])
 
 
 def derivation_of(execution: Execution, clause: ResolvedClause) -> Derivation | None:

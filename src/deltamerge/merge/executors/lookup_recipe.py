@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark.sql.types import StructField
 
 from deltamerge.merge.analysis.join_keys import PlainKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget, TakeValue, values_of
@@ -45,7 +44,7 @@ class LookupRecipe:
         computes: Whether a clause sets a value, or has a condition, that may be another one for each pair.
         before: The table's columns as its data files have them, by their names in the table.
         stored: The same of the files that are written.
-        not_null: The table's columns that are never NULL.
+        not_null: The paths of the table's columns and fields that are never NULL.
         checks: The constraints that PyArrow evaluates, by the columns' names in data files.
     """
 
@@ -70,7 +69,7 @@ class LookupRecipe:
     computes: bool
     before: Mapping[str, pa.Field]
     stored: Mapping[str, pa.Field]
-    not_null: frozenset[str]
+    not_null: frozenset[tuple[str, ...]]
     checks: tuple[RowCheck, ...]
 
     @property
@@ -92,7 +91,7 @@ class LookupRecipe:
     def compared(self) -> tuple[ComparedKey, ...]:
         """The keys as tasks compare them."""
         keys = self.keys
-        kinds = (arrow_type(StructField("", kind)) for kind in keys.compared)
+        kinds = (arrow_type(kind) for kind in keys.compared)
         return tuple(
             ComparedKey(self.before[name].name, kind, null_safe)
             for name, kind, null_safe in zip(keys.target, kinds, keys.null_safe, strict=True)
@@ -162,7 +161,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         computes=not reads_pairs and _computes(context, clauses),
         before=before,
         stored=stored_columns(merge.output_schema, context.mapping_mode),
-        not_null=frozenset(c.path[0] for c in constraints if isinstance(c, NotNull)),
+        not_null=frozenset(c.path for c in constraints if isinstance(c, NotNull)),
         checks=() if changed == "spark" else _checks(context),
     )
 

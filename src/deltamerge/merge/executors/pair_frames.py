@@ -23,6 +23,8 @@ from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.declined import Declined
+from deltamerge.scan.char_padding import scanned
+from deltamerge.scan.column_mapping import logical_type, physical_field
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
 from deltamerge.workers.matched_rows import Among, Place, pairing_rows, reading_staged
@@ -128,7 +130,7 @@ class PairFrames:
         source = [names.source(index) for index, _ in read]
         stored = ((index, recipe.before[field.name]) for index, field in of_target)
         target = {names.target(index): (field.name, field.type) for index, field in stored}
-        tracked = self.execution.row_tracking
+        tracked, mode = self.execution.row_tracking, self.execution.context.mapping_mode
         row_id = tracked.row_id if tracked is not None and "row_id" in places.values() else None
         work = pairing_rows(self.execution.files, self.staged.kept, source, target, places, among=among, row_id=row_id)
         files = pa.table(
@@ -142,14 +144,16 @@ class PairFrames:
         )
         schema = StructType(
             [
-                *(StructField(names.source(i), f.dataType) for i, f in read),
-                *(StructField(names.target(i), f.dataType) for i, f in of_target),
+                *(StructField(names.source(i), logical_type(f.dataType)) for i, f in read),
+                *(StructField(names.target(i), physical_field(f, mode).dataType) for i, f in of_target),
                 *(StructField(name, _TYPES.get(place, LongType())) for name, place in places.items()),
             ]
         )
         rows = sum(pairs.found if among == "all" or recipe.undecided else pairs.pairs for pairs in found)
         spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
+        as_scanned = {names.target(i): scanned(F.col(names.target(i)), f, mode) for i, f in of_target}
+        frame = frame.select(*(as_scanned.get(name, F.col(name)).alias(name) for name in schema.names))
         if not self.staged.rows:
             frame = frame.select("*", *(F.lit(None).cast(f.dataType).alias(names.source(i)) for i, f in of_source))
         # Of so few rows every core would write a file.
@@ -170,7 +174,7 @@ class PairFrames:
         source = [names.source(index) for index in range(len(merge.source_schema))]
         schema = StructType(
             [
-                *(StructField(names.source(i), f.dataType) for i, f in enumerate(merge.source_schema.fields)),
+                *(StructField(names.source(i), logical_type(f.dataType)) for i, f in enumerate(merge.source_schema)),
                 StructField(names.source_row_index, LongType()),
             ]
         )

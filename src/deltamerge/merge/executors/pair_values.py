@@ -14,14 +14,13 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeGenerated
-from deltamerge.merge.executors.execution import derivation_of
+from deltamerge.merge.executors.execution import derivation_of, stored_value
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.staged_source import check_there, keep_rows, kept_files
 from deltamerge.merge.output.clause_expressions import (
-    generate_action_expr,
     generate_clause_values,
     generate_precomputed_conditions,
 )
@@ -40,7 +39,8 @@ from deltamerge.workers.row_pairs import (
     distinct,
     write_pairs,
 )
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows, open_staged, plain_types
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows, open_staged
+from deltamerge.workers.table_columns import in_plain_types
 
 _Numbers = np.ndarray[Any, Any]
 _KINDS: tuple[ClauseKind, ...] = ("matched", "not_matched_by_source")
@@ -77,7 +77,7 @@ def _kept(frames: PairFrames, evaluated: DataFrame, count: int) -> KeptRows:
     limits, width = execution.limits, 2 + len(recipe.of_pairs)
     if count * width <= limits.collected_values:
         table = collected(evaluated)
-        table = table.cast(plain_types(table.schema)).combine_chunks()
+        table = in_plain_types(table).combine_chunks()
         file = KeptFile(f"{execution.scratch}/values{STAGED_SUFFIX}", 0, 0)
         execution.files.write_arrow(file.path, [table])
         files: tuple[KeptFile, ...] = (file,)
@@ -124,7 +124,7 @@ def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
             if name is not None and isinstance(update.outputs[index], TakeGenerated):
                 values.append(F.col(name))
             elif name is not None:
-                value = generate_action_expr(merge, update, index, execution.defaults)
+                value = stored_value(execution, update, index)
                 values.append(F.when(is_taken, value).alias(name))
     if not recipe.undecided:
         return rows.frame.select(number, *values)

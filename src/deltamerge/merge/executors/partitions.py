@@ -236,7 +236,7 @@ def _by_folders(
             if pa.types.is_date(recipe.stored[column].type) and value is not None and not _is_of_calendar(value):
                 raise _declined(execution, f"partition column {column} would have a day that Python does not know")
             spelled[column] = _spelled(value, recipe.stored[column].type)
-            if spelled[column] is None and column in recipe.not_null:
+            if spelled[column] is None and (column,) in recipe.not_null:
                 raise _declined(execution, f"partition column {column} would be NULL")
         where = {**others, **{physical[column]: value for column, value in spelled.items()}}
         yield _folders_of(execution, where), numbers[ends[number] : ends[number + 1]]

@@ -9,9 +9,8 @@ from types import MappingProxyType
 from pyspark.sql import Column
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeDefault, TakeGenerated, TakeTarget
-from deltamerge.merge.executors.execution import Execution, derivation_of
+from deltamerge.merge.executors.execution import Execution, derivation_of, stored_value
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
-from deltamerge.merge.output.clause_expressions import generate_action_expr
 from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.spark import columns as F
 from deltamerge.workers.conditions import ClauseChoice
@@ -179,6 +178,6 @@ class _Columns:
                 name = merge.names.stored(clause.clause.kind, clause.number, index)
                 value = F.col(name)
                 if not isinstance(output, TakeGenerated):
-                    value = generate_action_expr(merge, clause, index, self._execution.defaults)
+                    value = stored_value(self._execution, clause, index)
                 found[column.name] = self.compute(name, value)
         return found

@@ -34,12 +34,13 @@ from deltamerge.merge.output.clause_expressions import (
 from deltamerge.merge.output.derived_columns import with_derived
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.fit import arrow_type
+from deltamerge.merge.planning.fit import arrow_type, type_name
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, ranged_keys, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.scan.parquet_files import GLOB
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
@@ -57,10 +58,10 @@ from deltamerge.workers.staged_rows import (
     StagedRows,
     in_order,
     open_staged,
-    plain_types,
     staged_schema,
     staging,
 )
+from deltamerge.workers.table_columns import in_plain_types
 
 _SLASHES = re.compile("^file:/+")
 # Of `monotonically_increasing_id`: the bits of a row's number in its partition.
@@ -203,11 +204,9 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     looked_at = [*taken, *recipe.keys.source, *recipe.asked_of_source, *read_of_pairs(execution, recipe)]
     for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
         column = merge.source_schema.fields[index]
-        kind = arrow_type(column)
-        if kind is None:
-            raise Declined(
-                "source", "in_place", f"its column {column.name} is of type {column.dataType.simpleString()}"
-            )
+        kind = arrow_type(column.dataType)
+        if kind is None or CHAR_VARCHAR_TYPE in (column.metadata or {}):
+            raise Declined("source", "in_place", f"its column {column.name} is of type {type_name(column)}")
         wanted[column.name] = kind
     ranged = ranged_keys(recipe.keys.keys)
     names = [in_files[name] for name, key in zip(columns.keys, recipe.keys.keys, strict=True) if key in ranged]
@@ -301,7 +300,7 @@ def _with_computed(
     if source.rows * len(columns.computed) <= execution.limits.collected_values:
         # By way of the driver, which is faster than tasks for few rows.
         table = collected(frame)
-        return _beside(execution, source, table.cast(plain_types(table.schema)).combine_chunks())
+        return _beside(execution, source, in_plain_types(table).combine_chunks())
     found = _stage(frame, execution, (), None)
     return _with_files(execution, source, kept_files(found), sum(row["size"] for row in found))
 

@@ -12,6 +12,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMer
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
+from deltamerge.write.char_varchar import fitted
 from deltamerge.write.constraints import Check, holds
 from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value
@@ -42,7 +43,7 @@ def with_derived(rows: Rows, merge: ResolvedMerge, derivation: Derivation) -> Ro
     is_taken = F.col(merge.names.clause(clause.clause.kind)) == F.lit(clause.number)
 
     def stored(value: Column, field: StructField) -> Column:
-        return as_stored(value, field, derivation.partition_columns).alias(field.name)
+        return as_stored(fitted(value, field), field, derivation.partition_columns).alias(field.name)
 
     inputs = (stored(column, fields[index]) for index, column in derivation.inputs.items())
     seeing = rows.frame.select(*rows.names, *inputs)

@@ -12,13 +12,12 @@ from deltamerge.merge.planning.fit import (
     PARQUET_CODECS,
     Fits,
     Operator,
-    arrow_types,
     has_plain_partitions,
     no,
-    passes_through_arrow,
+    type_name,
+    without_arrow,
     yes,
 )
-from deltamerge.write.constraints import NotNull, constraints_of
 
 
 def arrow(context: PlanningContext, _: str) -> Fits:
@@ -50,13 +49,7 @@ def _against_table(context: PlanningContext) -> str | None:
             return "a constraint or a generated column reads an identity column"
     if context.session.compression.lower() not in PARQUET_CODECS:
         return f"PyArrow has no codec {context.session.compression}"
-    types = arrow_types(merge.output_schema)
-    if isinstance(types, str):
-        return types
-    for constraint in constraints_of(merge.output_schema, context.snapshot.metadata.configuration):
-        if isinstance(constraint, NotNull) and len(constraint.path) > 1:
-            return "a field of a column is NOT NULL"
-    return None
+    return without_arrow(merge.output_schema)
 
 
 def _against_clauses(context: PlanningContext) -> str | None:
@@ -108,7 +101,7 @@ def _unread_partition(context: PlanningContext) -> str | None:
     partitions = context.snapshot.metadata.partition_columns
     for field in context.merge.output_schema.fields:
         if field.name in partitions and not has_plain_partitions(field):
-            return f"the partition column {field.name} is of type {field.dataType.simpleString()}"
+            return f"the partition column {field.name} is of type {type_name(field)}"
     return None
 
 
@@ -131,15 +124,15 @@ def pair_values(context: PlanningContext, match: str) -> Fits:
 def spark(context: PlanningContext, match: str) -> Fits:
     """Spark evaluates the clauses over the rows that change."""
     if match == "key_lookup":
-        types = arrow_types(context.merge.target_schema)
-        if context.changes_target_rows and isinstance(types, str):
-            return no(types)
+        unlike = without_arrow(context.merge.target_schema)
+        if context.changes_target_rows and unlike is not None:
+            return no(unlike)
         partition = _unread_partition(context) if context.changes_target_rows else None
         if partition is not None:
             return no(partition)
-        for column in context.merge.source_schema.fields:
-            if not passes_through_arrow(column.dataType):
-                return no(f"the source's column {column.name} is of type {column.dataType.simpleString()}")
+        of_source = without_arrow(context.merge.source_schema)
+        if of_source is not None:
+            return no(f"the source's {of_source}")
         return yes("Spark evaluates the clauses over only the matched and the new rows")
     return yes("Spark evaluates the clauses")
 

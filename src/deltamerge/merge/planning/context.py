@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pyspark.sql.types import ArrayType, MapType, StructType
-
 from deltamerge.log.features.column_mapping import ID
 from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.file_table import FileTable
@@ -96,13 +94,6 @@ class PlanningContext:
     def has_type_widening(self) -> bool:
         has_changes = any(TYPE_CHANGES in field.metadata for _, field in self.snapshot.schema.walk())
         return has_changes or self._is_enabled("delta.enableTypeWidening")
-
-    @property
-    def widened_within(self) -> str | None:
-        """A column of a nested type parts of which were widened; None where there is none."""
-        fields = self.merge.target_schema.fields
-        nested = (f for f in fields if isinstance(f.dataType, (StructType, ArrayType, MapType)))
-        return next((f.name for f in nested if TYPE_CHANGES in f.json()), None)
 
     @property
     def has_row_tracking(self) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa
-
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, arrow_type, has_plain_partitions, no, yes
+from deltamerge.merge.planning.fit import Fits, arrow_type, has_plain_partitions, no, type_name, yes
+from deltamerge.workers.table_columns import has_times
 
 INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
 
@@ -48,7 +47,7 @@ def _against_partitions(context: PlanningContext) -> str | None:
     for index, field in enumerate(context.merge.target_schema.fields):
         is_read = field.name in keys.target or index in on_target
         if is_read and field.name in partitions and not has_plain_partitions(field):
-            return f"the partition column {field.name} is of type {field.dataType.simpleString()}"
+            return f"the partition column {field.name} is of type {type_name(field)}"
     return None
 
 
@@ -57,8 +56,8 @@ def _against_table(context: PlanningContext) -> str | None:
     merge = context.merge
     if context.may_have_foreign_names:
         return "files may name columns otherwise than the table does (column mapping by id)"
-    kinds = [kind for field in merge.target_schema.fields if (kind := arrow_type(field)) is not None]
-    if context.session.rebases_dates and any(map(pa.types.is_temporal, kinds)):
+    kinds = [kind for field in merge.target_schema.fields if (kind := arrow_type(field.dataType)) is not None]
+    if context.session.rebases_dates and any(map(has_times, kinds)):
         return "spark.sql.parquet.datetimeRebaseModeInRead changes dates as they are read"
     if context.has_deletion_vectors and not context.writes_deletion_vectors:
         return "the table has deletion vectors and is to get no more of them"

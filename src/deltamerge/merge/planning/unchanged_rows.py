@@ -35,8 +35,6 @@ def patch(context: PlanningContext, changed: str) -> Fits:
         return no(context.session.not_opened)
     if context.has_deletion_vectors:
         return no("files of the table have deletion vectors")
-    if context.widened_within is not None:
-        return no(f"fields or elements of column {context.widened_within} have another type in older files")
     evolved = evolved_within(merge)
     if evolved is not None:
         return no(f"the table gets new parts of column {evolved}, which some readers require in every file")

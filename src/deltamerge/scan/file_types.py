@@ -1,0 +1,88 @@
+"""Spark's types in Arrow, as data files have them: nullable at every depth, mapped columns with Parquet field ids."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
+
+from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
+from deltamerge.spark.nested_types import inner_types
+from deltamerge.workers.table_columns import FIELD_ID, Part, Shape
+
+# Before Spark 4.2 the function had no such argument, and timestamps were in UTC.
+_ZONE: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
+_EXACT: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return a schema as Spark takes it in batches of Arrow's."""
+    found: pa.Schema = to_arrow_schema(schema, **_ZONE)
+    return found
+
+
+def is_exact(data_type: DataType) -> bool:
+    """Return whether Arrow holds a type's values, at any depth, as Spark and Parquet files have them."""
+    if isinstance(data_type, (StructType, ArrayType, MapType)):
+        return all(is_exact(inner) for _, inner in inner_types(data_type))
+    return isinstance(data_type, DecimalType) or data_type.simpleString() in _EXACT
+
+
+def file_field(field: StructField, mode: str) -> pa.Field:
+    """Return a column of a table as new data files have it."""
+    return _file_field(physical_field(field, mode, with_ids=True))
+
+
+def _file_field(field: StructField) -> pa.Field:
+    number = (field.metadata or {}).get(PARQUET_FIELD_ID)
+    return pa.field(
+        field.name, file_type(field.dataType), metadata=None if number is None else {FIELD_ID: str(number).encode()}
+    )
+
+
+def file_type(data_type: DataType) -> pa.DataType:
+    if isinstance(data_type, StructType):
+        return pa.struct([_file_field(field) for field in data_type.fields])
+    if isinstance(data_type, ArrayType):
+        return pa.list_(pa.field("element", file_type(data_type.elementType)))
+    if isinstance(data_type, MapType):
+        return pa.map_(file_type(data_type.keyType), file_type(data_type.valueType))
+    if isinstance(data_type, DecimalType):
+        return pa.decimal128(data_type.precision, data_type.scale)
+    exact = _EXACT.get(data_type.simpleString())
+    return arrow_schema(StructType([StructField("c", data_type)])).field(0).type if exact is None else exact
+
+
+def given_part(name: str, target: DataType, arrow: pa.DataType) -> Part:
+    """Return how Spark has a column that is written: structs have their fields by name."""
+    return Part(name, given_shape(target, arrow))
+
+
+def given_shape(target: DataType, arrow: pa.DataType) -> Shape:
+    """Return how values of a table's type become those of its files."""
+    if isinstance(target, StructType):
+        fields = zip(target.fields, arrow, strict=True)
+        return Shape(arrow, tuple(given_part(field.name, field.dataType, stored.type) for field, stored in fields))
+    if isinstance(target, ArrayType):
+        return Shape(arrow, (given_part("element", target.elementType, arrow.value_type),))
+    if isinstance(target, MapType):
+        key = given_part("key", target.keyType, arrow.key_type)
+        return Shape(arrow, (key, given_part("value", target.valueType, arrow.item_type)))
+    return Shape(arrow)
