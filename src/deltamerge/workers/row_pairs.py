@@ -14,13 +14,13 @@ from deltamerge.workers.files import Files
 
 # In the place of a clause's number: no clause takes the pair.
 NO_CLAUSE = -1
-# In the place of a clause's number: the row is updated, and goes to another partition.
-MOVED = -(1 << 31)
 # In the place of a source row: nothing matches the row.
 NO_SOURCE = -1
 # From this number on, and below its negative for BY SOURCE clauses, the number of a clause that only has its rows
 # counted: the UPDATE after it would leave them as they are.
 SKIPPED = 1 << 20
+# In the place of a clause's number: the row is updated, and goes to another partition.
+MOVED = SKIPPED - 1
 # In the place of a row of values: nothing was computed of the pair.
 NO_VALUES = -1
 
