@@ -38,8 +38,7 @@ from deltamerge.merge.analysis.resolved_merge import (
 from deltamerge.merge.analysis.spark_analysis import Sides, analyse, sides_of
 from deltamerge.merge.statement import to_column
 from deltamerge.spark import columns as F
-from deltamerge.spark.exact_json import exact_json
-from deltamerge.spark.nested_types import all_types, contains
+from deltamerge.spark.nested_types import all_types, contains, exact_json
 from deltamerge.sql.conditions import contains_subquery
 from deltamerge.sql.merge_ast import Expression, MergeClause, SkipUnchanged
 from deltamerge.sql.names import quote
