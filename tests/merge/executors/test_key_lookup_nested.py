@@ -101,13 +101,14 @@ def test_nested_columns(spark: SparkSession, tmp_path: Path, name: str, clauses:
         plan = merge(spark, path, CLAUSES[clauses], ON, executor)
         table = DeltaTable.forPath(spark, path)
         found[executor] = [*read_alike(spark, path, tmp_path)]
-        forms[executor] = {tuple(form(file)) for file in added(path)}
+        # Spark writes change data and rows of the table at once, so that both have the column of the former.
+        forms[executor] = {tuple(line for line in form(file) if "_change_type" not in line) for file in added(path)}
         if "delta.enableRowTracking" in properties:
             ids = table.with_row_ids().where("id < 40 OR _metadata.row_commit_version < 2")
             found[executor] += lines(ids.selectExpr("id", "_metadata.row_id", "_metadata.row_commit_version"))
         if "delta.enableChangeDataFeed" in properties:
             found[executor] += lines(table.changes(2).drop("_commit_timestamp"))
-    choice = {"upsert": "arrow", "moved": "spark"}.get(clauses, "pair_values")
+    choice = "arrow" if clauses == "upsert" else "pair_values"
     assert (plan.source.choice, plan.changed_rows.choice) == (source, choice)
     assert found["key_lookup"] == found["classic"]
     # One form, as Spark writes it.
