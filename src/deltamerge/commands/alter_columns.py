@@ -22,6 +22,7 @@ from deltamerge.log.schema import (
     JsonValue,
     PrimitiveType,
     find_field,
+    find_parent,
     parse_schema,
     placed,
     schema_to_json,
@@ -56,7 +57,7 @@ def add_columns(table: Table, columns: Sequence[ColumnDefinition]) -> None:
     for column, given in zip(columns, fields, strict=True):
         field = _to_log(given)
         _check_new(field, column.name[:-1])
-        parent = find_field(schema, column.name[:-1])[0] if column.name[:-1] else ()
+        parent = find_parent(schema, column.name[:-1]) if column.name[:-1] else ()
         _check_absent(schema, (*parent, field.name))
         schema = with_fields(schema, parent, partial(_placed, field=field, position=column.position))
         logged.append({"column": described_column(parent, _as_given(field)), **_described_place(column.position)})

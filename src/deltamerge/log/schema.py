@@ -72,6 +72,8 @@ DataType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
 # Spark's short names where they differ from the JSON's.
 _SIMPLE_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
+_PART_NAMES = frozenset({"element", "key", "value"})
+
 # What walks a schema, here and in PySpark, may call itself a few times for each level.
 _MOST_LEVELS = 100
 DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
@@ -234,6 +236,18 @@ def find_field(schema: StructType, path: Sequence[str]) -> tuple[tuple[str, ...]
         f"Couldn't find column {'.'.join(path)} in: {', '.join(schema.names)}.",
         parameters={"columnName": ".".join(path), "tableSchema": simple_string(schema)},
     )
+
+
+def find_parent(schema: StructType, path: Sequence[str]) -> tuple[str, ...]:
+    """Return the path of a struct as the schema spells it; one in an array or a map is its element, key or value."""
+    wanted = lower_case(path)
+    found = [
+        spelled
+        for spelled, _ in schema.walk()
+        if lower_case(spelled) == wanted[: len(spelled)] and _PART_NAMES.issuperset(wanted[len(spelled) :])
+    ]
+    longest = max(found, key=len) if found else find_field(schema, path)[0]
+    return (*longest, *wanted[len(longest) :])
 
 
 def with_fields(schema: StructType, parent: Sequence[str], change: Callable[[Fields], Fields]) -> StructType:
