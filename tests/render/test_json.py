@@ -23,6 +23,7 @@ def test_what_it_holds() -> None:
         "action": "delete",
         "condition": "t.month = 10 AND t.day >= 25",
         "rows": 1,
+        "skipped": 0,
         "text": "WHEN NOT MATCHED BY SOURCE AND t.month = 10 AND t.day >= 25 THEN DELETE",
     }
     assert values["steps"][0] == {

@@ -194,6 +194,11 @@ def _with_updated_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
         schema = with_column(schema, new.schema.field(name))
         if plain_type(schema.field(name).type) != new.type_of(name):
             raise ValueError(f"column {name} is {schema.field(name).type}, not {new.type_of(name)}")
+        if (name,) not in new.not_null:
+            # Spark requires values where it knows of a query that none is NULL, and PyArrow would write a NULL struct
+            # into such a column as a struct of NULLs.
+            place = schema.get_field_index(name)
+            schema = schema.set(place, schema.field(place).with_nullable(True))
     return schema
 
 

@@ -181,6 +181,21 @@ def test_structs_of_a_source_with_other_fields(
     assert found["key_lookup"] == found["classic"]
 
 
+@pytest.mark.parametrize("field", ["", ", 'z', 1"])
+def test_a_struct_that_is_never_null_in_a_file_becomes_null(spark: SparkSession, tmp_path: Path, field: str) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(3).selectExpr("id", f"named_struct('x', id{field}) AS s", "array(id) AS a"), path)
+    changed = "if(id = 1, named_struct('x', 7L), NULL) AS s", "if(id = 1, array(7L), NULL) AS a"
+    spark.range(1, 3).selectExpr("id", *changed).createOrReplaceTempView("features")
+    merge(spark, path, "WHEN MATCHED THEN UPDATE SET s.x = s.s.x, a = s.a", "t.id = s.id", "key_lookup")
+    assert lines(DeltaTable.forPath(spark, path).toDF().selectExpr("id", "s.x", "a")) == lines(
+        spark.sql("SELECT * FROM VALUES (0L, 0L, array(0L)), (1L, 7L, array(7L)), (2L, NULL, NULL) AS v(id, x, a)")
+    )
+    whole = "WHEN MATCHED THEN UPDATE SET s = s.s" if not field else "WHEN MATCHED THEN UPDATE SET s = NULL"
+    merge(spark, path, whole, "t.id = s.id", "key_lookup")
+    assert DeltaTable.forPath(spark, path).toDF().where("s IS NULL").count() == (1 if not field else 2)
+
+
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_renamed_and_dropped_fields(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     found = {}

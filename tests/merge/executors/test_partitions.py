@@ -45,7 +45,7 @@ class Lookup:
         self.recipe: Any = SimpleNamespace(
             moving={},
             of_pairs=frozenset(),
-            not_null=frozenset({"day"}),
+            not_null=frozenset({("day",)}),
             stored={"p": pa.field("pp", pa.string()), "day": pa.field("day", pa.date32())},
         )
 
