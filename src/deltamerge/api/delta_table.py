@@ -33,6 +33,26 @@ from deltamerge.storage.credentials import StoreOptions
 __all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
+class _LatestFrames:
+    """A table's frames at the latest version that was read, by alias: as long as it lasts, each is made once."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._by_alias: dict[str | None, DataFrame] = {}
+
+    def made(self) -> tuple[DataFrame, ...]:
+        return tuple(self._by_alias.values())
+
+    def latest(self, table: Table, alias: str | None) -> DataFrame:
+        snapshot = table.snapshot()
+        if snapshot.version != self._version:
+            self._version, self._by_alias = snapshot.version, {}
+        if alias not in self._by_alias:
+            frame = table_frame(table, snapshot)
+            self._by_alias[alias] = frame if alias is None else frame.alias(alias)
+        return self._by_alias[alias]
+
+
 class DeltaTable(TableCommands):
     """A Delta table: merge into it, read it, look at its history.
 
@@ -44,6 +64,7 @@ class DeltaTable(TableCommands):
     def __init__(self, table: Table, alias: str | None = None) -> None:
         super().__init__(table)
         self._alias = alias
+        self._frames = _LatestFrames()
 
     @classmethod
     def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: StoreOptions | None = None) -> DeltaTable:
@@ -207,16 +228,18 @@ class DeltaTable(TableCommands):
         Args:
             aliasName: The name.
         """
-        return DeltaTable(self.table, aliasName)
+        aliased = DeltaTable(self.table, aliasName)
+        aliased._frames = self._frames
+        return aliased
 
     def toDF(self) -> DataFrame:
         """Read the table at its latest version.
 
         Returns:
-            A frame that stays at that version.
+            A frame that stays at that version. Merges, updates and deletes of this object take its columns
+            (``table.toDF()["id"]``) as the table's.
         """
-        frame = table_frame(self.table, self.table.snapshot())
-        return frame if self._alias is None else frame.alias(self._alias)
+        return self._frames.latest(self.table, self._alias)
 
     def at(self, version: int | None = None, timestamp: str | dt.datetime | dt.date | None = None) -> DataFrame:
         """Read the table at an earlier version.
@@ -322,7 +345,15 @@ class DeltaTable(TableCommands):
         Returns:
             A builder; add clauses, then call ``execute()`` or ``run()``.
         """
-        return merge_builder(self.table, self._alias, source, condition, dedupe_by, skip_unchanged=skip_unchanged)
+        return merge_builder(
+            self.table,
+            self._alias,
+            source,
+            condition,
+            dedupe_by,
+            skip_unchanged=skip_unchanged,
+            target_frames=self._frames.made,
+        )
 
     def delete(self, condition: Condition = None) -> None:
         """Delete rows.
@@ -335,7 +366,7 @@ class DeltaTable(TableCommands):
             DeltaAnalysisException: The condition is wrong, or the table is append-only; nothing was changed.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
-        delete(self.table, self._alias, condition_of(condition))
+        delete(self.table, self._alias, condition_of(condition), self._frames.made)
 
     def update(self, condition: Condition = None, set: Values | None = None) -> None:
         """Set columns of rows.
@@ -352,7 +383,7 @@ class DeltaTable(TableCommands):
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
         assignments = assignments_of(set, "'set'")
-        update(self.table, self._alias, condition_of(condition), assignments)
+        update(self.table, self._alias, condition_of(condition), assignments, self._frames.made)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """List the table's commits, newest first.

@@ -17,7 +17,7 @@ from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.outcome import Progress
 from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import rows_changed
-from deltamerge.merge.statement import MergeStatement
+from deltamerge.merge.statement import Frames, MergeStatement
 from deltamerge.scan.changes import changed_rows_frame
 from deltamerge.spark.session import alias_of
 from deltamerge.spark.table import Table
@@ -278,6 +278,7 @@ def merge_builder(
     dedupe_by: str | Sequence[str] | None = None,
     *,
     skip_unchanged: bool = False,
+    target_frames: Frames = tuple,
 ) -> DeltaMergeBuilder:
     """Begin a MERGE; see `DeltaTable.merge`.
 
@@ -301,6 +302,7 @@ def merge_builder(
         condition=on,
         clauses=(),
         schema_evolution=False,
+        target_frames=target_frames,
         dedupe_by=columns_to_dedupe_by(dedupe_by),
         skip_unchanged=skip_unchanged,
     )

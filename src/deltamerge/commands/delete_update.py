@@ -9,7 +9,7 @@ from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.commands.committing import commit_command
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import MergeOutcome
-from deltamerge.merge.statement import MergeStatement, Operation
+from deltamerge.merge.statement import Frames, MergeStatement, Operation
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Action, Assignment, Delete, Expression, MergeClause, Update
@@ -18,34 +18,47 @@ from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.table_commits import removals_of
 
 
-def delete(table: Table, alias: str | None, condition: Expression | None) -> MergeOutcome:
+def delete(table: Table, alias: str | None, condition: Expression | None, frames: Frames = tuple) -> MergeOutcome:
     """Delete the rows of a table for which a condition is TRUE; all without one.
 
     Args:
         alias: The name that qualifies the table's columns, or None.
+        frames: Returns the frames of the table whose columns the condition may refer to.
     """
-    return merge_and_compact(MergeIntoCommand(table, delete_statement(table, alias, condition)))
+    return merge_and_compact(MergeIntoCommand(table, delete_statement(table, alias, condition, frames)))
 
 
 def update(
-    table: Table, alias: str | None, condition: Expression | None, assignments: tuple[Assignment, ...]
+    table: Table,
+    alias: str | None,
+    condition: Expression | None,
+    assignments: tuple[Assignment, ...],
+    frames: Frames = tuple,
 ) -> MergeOutcome:
     """Set columns in the rows of a table for which a condition is TRUE; in all without one.
 
     Args:
         alias: The name that qualifies the table's columns, or None.
+        frames: Returns the frames of the table whose columns the expressions may refer to.
     """
-    statement = _statement("UPDATE", table, alias, condition, Update(assignments))
+    statement = _statement("UPDATE", table, alias, condition, Update(assignments), frames)
     return merge_and_compact(MergeIntoCommand(table, statement))
 
 
-def delete_statement(table: Table, alias: str | None, condition: Expression | None) -> MergeStatement:
+def delete_statement(
+    table: Table, alias: str | None, condition: Expression | None, frames: Frames = tuple
+) -> MergeStatement:
     """Return a DELETE as a merge."""
-    return _statement("DELETE", table, alias, condition, Delete())
+    return _statement("DELETE", table, alias, condition, Delete(), frames)
 
 
 def _statement(
-    operation: Operation, table: Table, alias: str | None, condition: Expression | None, action: Action
+    operation: Operation,
+    table: Table,
+    alias: str | None,
+    condition: Expression | None,
+    action: Action,
+    frames: Frames,
 ) -> MergeStatement:
     name = f"delta.`{table.name}`" + (f" AS {alias}" if alias is not None else "")
     return MergeStatement(
@@ -56,6 +69,7 @@ def _statement(
         condition=Expression("false"),
         clauses=(MergeClause("not_matched_by_source", condition, action, statement_on=name),),
         schema_evolution=False,
+        target_frames=frames,
         operation=operation,
     )
 

@@ -18,6 +18,7 @@ from deltamerge.log.protocol import features, writer_features
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
+from deltamerge.merge.analysis.frame_columns import with_columns_by_name
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.analysis.skipped_updates import skipping_unchanged
@@ -127,7 +128,8 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
     with steps.step("resolve", "resolving the statement"):
         schema = schema_to_write(snapshot)
         columns = (*schema.names, *command.statement.source.schema.names)
-        statement = at_one_time(command.statement, timestamp, columns, conf.session_time_zone)
+        statement = with_columns_by_name(spark, command.statement)
+        statement = at_one_time(statement, timestamp, columns, conf.session_time_zone)
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         if statement.has_source and conf.skip_unchanged:
             statement = replace(statement, skip_unchanged=True)

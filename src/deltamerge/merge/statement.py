@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,6 +13,8 @@ from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
 
 Operation: TypeAlias = Literal["MERGE", "UPDATE", "DELETE"]
 """The statement's name: in the commit, in Spark's UI and in errors."""
+
+Frames: TypeAlias = "Callable[[], tuple[DataFrame, ...]]"
 
 
 def to_column(expression: Expression) -> Column:
@@ -31,6 +34,7 @@ class MergeStatement:
         source_sql: The source as SQL for a person to read.
         target_alias: The name that qualifies the target's columns, or None.
         skip_unchanged: Whether a row that an UPDATE would leave as it is is not written.
+        target_frames: Returns the frames of the target whose columns the expressions may refer to.
         dedupe_by: The source columns whose greatest values make the one row of a key that is merged; none: all are.
     """
 
@@ -42,6 +46,7 @@ class MergeStatement:
     clauses: tuple[MergeClause, ...]
     schema_evolution: bool
     sql: str | None = None
+    target_frames: Frames = tuple
     dedupe_by: tuple[str, ...] = ()
     operation: Operation = "MERGE"
     skip_unchanged: bool = False

@@ -130,6 +130,11 @@ class MergeClause:
         """The assigned values, but for DEFAULT."""
         return tuple(a.value for a in self.assignments if isinstance(a.value, Expression))
 
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The condition and the assigned values, but for DEFAULT."""
+        return (() if self.condition is None else (self.condition,)) + self.values
+
     def rewritten(
         self,
         expression: Callable[[Expression], Expression],

@@ -1,0 +1,215 @@
+"""Columns that a DataFrame was asked for, such as ``df["id"]``, as columns by name.
+
+Such a column is bound to its frame, and a merge reads its sides through frames of its own. Classic Spark binds by the
+attribute's ``exprId``, Connect by the frame's plan id.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
+from deltamerge.spark.session import is_connect
+from deltamerge.sql.names import parse_name, quote_name
+
+_BOUND = "ExpressionColumnNode("
+_COLUMN_NODE = "org.apache.spark.sql.internal.ColumnNode"
+
+
+@dataclass(frozen=True)
+class FrameSide:
+    """Frames whose columns are those of one side.
+
+    Args:
+        qualifier: The alias that a column by name gets; None where its frame's own qualifiers hold.
+    """
+
+    frames: tuple[DataFrame, ...]
+    qualifier: str | None
+
+
+def is_bound(column: Column) -> bool:
+    """Return whether a Column contains one that a frame was asked for."""
+    java: Any = getattr(column, "_jc", None)
+    if java is not None:
+        return _BOUND in java.node().toString()
+    return bool(_references(_expression(column)))
+
+
+def has_qualifiers(frame: DataFrame) -> bool:
+    """Return whether a frame's columns are known by qualified names; over Connect only Spark knows."""
+    if is_connect(frame.sparkSession):
+        return False
+    return any(not attribute.qualifier().isEmpty() for attribute in _output(frame))
+
+
+def columns_by_name(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
+    """Return a function that replaces columns of the sides' frames by names; others stay as they are.
+
+    Raises:
+        DeltaAnalysisException: The function was given a column that is of several sides' frames.
+        AnalysisException: Over Connect it was given a column that its side's frame has no longer.
+    """
+    return _by_plan_id(sides) if is_connect(spark) else _ByExprId(spark, sides).column
+
+
+def _only(name: str, found: Sequence[FrameSide]) -> FrameSide | None:
+    if len(found) > 1:
+        raise DeltaAnalysisException(
+            "AMBIGUOUS_REFERENCE",
+            f"Column {name} is ambiguous: the source was made of the frame of the target that it was taken from. Give "
+            "both sides an alias, and name the column by it.",
+            parameters={"name": name},
+        )
+    return found[0] if found else None
+
+
+# Classic Spark
+
+
+def _output(frame: DataFrame) -> list[Any]:
+    java: Any = frame._jdf.queryExecution().analyzed().output()
+    return [java.apply(i) for i in range(java.size())]
+
+
+class _ByExprId:
+    def __init__(self, spark: SparkSession, sides: Sequence[FrameSide]) -> None:
+        self._gateway: Any = spark.sparkContext._gateway
+        self._jvm: Any = spark.sparkContext._jvm
+        self._sides: dict[str, list[FrameSide]] = {}
+        for side in sides:
+            for ids in {str(each.exprId().toString()) for frame in side.frames for each in _output(frame)}:
+                self._sides.setdefault(ids, []).append(side)
+
+    def column(self, column: Column) -> Column:
+        java: Any = column._jc
+        node = java.node()
+        found = self._node(node)
+        if found is node:
+            return column
+        made: Any = type(column)
+        result: Column = made(self._jvm.org.apache.spark.sql.Column(found))
+        return result
+
+    def _node(self, node: Any) -> Any:  # noqa: ANN401
+        if node.toString().startswith(_BOUND):
+            parts = self._parts(node.expression())
+            named: Any = None if parts is None else F.col(quote_name(parts))
+            return node if named is None else named._jc.node()
+        return self._rebuilt(node) if _BOUND in node.toString() else node
+
+    def _parts(self, expression: Any) -> tuple[str, ...] | None:  # noqa: ANN401
+        kind = expression.nodeName()
+        if kind == "Alias":
+            return self._parts(expression.child())
+        if kind == "GetStructField":
+            parts = self._parts(expression.child())
+            return None if parts is None else (*parts, str(expression.extractFieldName()))
+        if kind != "AttributeReference":
+            return None
+        side = _only(str(expression.name()), self._sides.get(str(expression.exprId().toString()), []))
+        if side is None:
+            return None
+        own = expression.qualifier()
+        qualifier = [side.qualifier] if side.qualifier is not None else [own.apply(i) for i in range(own.size())]
+        return (*map(str, qualifier), str(expression.name()))
+
+    def _rebuilt(self, node: Any) -> Any:  # noqa: ANN401
+        """Make a case class again, with other nodes in it."""
+        constructor = node.getClass().getConstructors()[0]
+        values = self._gateway.new_array(self._jvm.java.lang.Object, node.productArity())
+        for index in range(node.productArity()):
+            values[index] = self._part(node.productElement(index))
+        return constructor.newInstance(values)
+
+    def _part(self, value: Any) -> Any:  # noqa: ANN401
+        if self._is(value, _COLUMN_NODE):
+            return self._node(value)
+        if self._is(value, "scala.collection.immutable.Seq"):
+            parts = [self._part(value.apply(i)) for i in range(value.size())]
+            return self._jvm.PythonUtils.toSeq(parts).toList()
+        if self._is(value, "scala.Some"):
+            return self._jvm.scala.Some(self._part(value.get()))
+        if self._is(value, "scala.Tuple2"):
+            return self._jvm.scala.Tuple2(self._part(value._1()), self._part(value._2()))
+        return value
+
+    def _is(self, value: object, java_class: str) -> bool:
+        if not hasattr(value, "_target_id"):
+            return False
+        return bool(self._jvm.java.lang.Class.forName(java_class).isInstance(value))
+
+
+# Spark Connect
+
+
+def _expression(column: Column) -> Any:  # noqa: ANN401
+    connect: Any = column
+    return connect._expr
+
+
+def _references(value: object) -> list[Any]:
+    """Return the bound references in an expression, or in what an expression is made of."""
+    if isinstance(value, (list, tuple)):
+        return [reference for part in value for reference in _references(part)]
+    if not hasattr(value, "to_plan"):
+        return []
+    if getattr(value, "_plan_id", None) is not None and hasattr(value, "_unparsed_identifier"):
+        return [value]
+    return _references(list(vars(value).values()))
+
+
+def _plan_ids(plan: object) -> set[int]:
+    """Return the ids of a logical plan and of the plans that it is made of."""
+    if isinstance(plan, (list, tuple)):
+        return set().union(*map(_plan_ids, plan))
+    if not hasattr(plan, "_plan_id") or not hasattr(plan, "to_proto"):
+        return set()
+    own: Any = plan
+    return {own._plan_id, *_plan_ids(list(vars(plan).values()))}
+
+
+def _by_plan_id(sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
+    owners: dict[int, list[FrameSide]] = {}
+    frames: dict[int, DataFrame] = {}
+    for side in sides:
+        for frame in side.frames:
+            plan: Any = frame
+            for plan_id in _plan_ids(plan._plan):
+                frames.setdefault(plan_id, frame)
+                if side not in owners.setdefault(plan_id, []):
+                    owners[plan_id].append(side)
+
+    def named(column: Column) -> Column:
+        made: Any = type(column)
+        names: dict[int, Any] = {}
+        for reference in _references(_expression(column)):
+            side = _only(reference._unparsed_identifier, owners.get(reference._plan_id, []))
+            if side is not None:
+                # Spark knows whether the frame still has the column, or another one of its name.
+                _ = frames[reference._plan_id].select(made(reference)).schema
+                parts = parse_name(reference._unparsed_identifier)
+                qualified: Any = F.col(quote_name(parts if side.qualifier is None else (side.qualifier, *parts)))
+                names[id(reference)] = qualified._expr
+        result: Column = made(_replaced(_expression(column), names)) if names else column
+        return result
+
+    return named
+
+
+def _replaced(value: Any, names: Mapping[int, Any]) -> Any:  # noqa: ANN401
+    if id(value) in names:
+        return names[id(value)]
+    if isinstance(value, (list, tuple)):
+        return type(value)(_replaced(part, names) for part in value)
+    if not hasattr(value, "to_plan"):
+        return value
+    made = copy.copy(value)
+    vars(made).update({name: _replaced(part, names) for name, part in vars(value).items()})
+    return made

@@ -1,0 +1,101 @@
+"""Columns that are taken from a frame, such as ``updates["id"]``, in conditions and values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.exceptions import DeltaAnalysisException
+
+from .tables import EXECUTOR, frame, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.sessions
+
+SCHEMA = "id INT, v INT, st STRUCT<a: INT>"
+SOURCE: list[Any] = [(1, 7, (70,)), (3, 8, (80,))]
+
+
+@pytest.fixture
+def path(spark: SparkSession, tmp_path: Path) -> str:
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([(1, 5, (50,)), (2, 6, (60,))], SCHEMA), path)
+    return path
+
+
+@pytest.mark.parametrize("plan", ["auto", "classic", "low_shuffle"])
+@pytest.mark.parametrize("alias", [None, "s"])
+def test_every_clause(spark: SparkSession, path: str, plan: str, alias: str | None) -> None:
+    spark.conf.set(EXECUTOR, plan)
+    table, updates = DeltaTable.forPath(spark, path), frame(spark, SCHEMA, SOURCE)
+    target, source = table.toDF(), updates if alias is None else updates.alias(alias)
+    value = F.when(updates["v"] > 0, updates.v + target["v"]).otherwise(F.lit(0))
+    merge = table.merge(source, (target["id"] == updates["id"]) & (updates.st.a > F.lit(0)))
+    merge = merge.whenMatchedUpdate(updates["st.a"] > target.st["a"], set={"v": value, "st": updates.st})
+    merge = merge.whenNotMatchedInsert(source["v"].isNotNull(), {"id": updates.id, "v": source["v"].cast("int")})
+    merge.whenNotMatchedBySourceUpdate(target.v == 6, {"v": target["v"] + 1}).execute()
+    assert rows(table.toDF()) == [(1, 12, (70,)), (2, 7, (60,)), (3, 8, None)]
+
+
+def test_a_target_that_has_an_alias(spark: SparkSession, path: str) -> None:
+    table = DeltaTable.forPath(spark, path)
+    updates = frame(spark, SCHEMA, SOURCE)
+    aliased = table.alias("t")
+    aliased.merge(updates, aliased.toDF()["id"] == updates["id"]).whenMatchedUpdate(
+        F.col("t.v") < updates["v"], {"v": table.toDF()["v"] + updates["v"]}
+    ).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 12), (2, 6)]
+
+
+def test_a_source_whose_frames_have_aliases(spark: SparkSession, path: str) -> None:
+    left, right = frame(spark, "id INT, x INT", [(1, 10)]), frame(spark, "key INT, y INT", [(1, 20)])
+    source = left.alias("l").join(right.alias("r"), left["id"] == right["key"])
+    table = DeltaTable.forPath(spark, path).alias("t")
+    table.merge(source, F.col("t.id") == right["key"]).whenMatchedUpdate(set={"v": left["x"] + right["y"]}).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 30), (2, 6)]
+
+
+def test_update_and_delete(spark: SparkSession, path: str) -> None:
+    table = DeltaTable.forPath(spark, path)
+    table.update(table.toDF()["id"] == 1, {"v": table.toDF()["v"] + 1})
+    assert rows(table.toDF().select("id", "v")) == [(1, 6), (2, 6)]
+    table.delete(table.toDF().id == 2)
+    assert rows(table.toDF().select("id", "v")) == [(1, 6)]
+
+
+def _of_another_frame(target: DataFrame, source: DataFrame, other: DataFrame) -> Any:
+    return target["id"] == other["id"]
+
+
+def _renamed_meanwhile(target: DataFrame, source: DataFrame, other: DataFrame) -> Any:
+    return target["id"] == other["id"], other.withColumnRenamed("id", "key")
+
+
+def _shadowed(target: DataFrame, source: DataFrame, other: DataFrame) -> Any:
+    return target["id"] == other["id"], other.select(other["v"].alias("id"), "v", "st")
+
+
+def _of_both(target: DataFrame, source: DataFrame, other: DataFrame) -> Any:
+    return target["id"] == target["id"], target.where("v = 5")
+
+
+@pytest.mark.parametrize("case", [_of_another_frame, _renamed_meanwhile, _shadowed, _of_both])
+def test_columns_that_no_side_has(spark: SparkSession, path: str, case: Any) -> None:
+    table, source, other = (DeltaTable.forPath(spark, path), *(frame(spark, SCHEMA, SOURCE) for _ in range(2)))
+    found = case(table.toDF(), source, other)
+    condition, source = found if isinstance(found, tuple) else (found, source)
+    with pytest.raises(PySparkException) as raised:
+        table.merge(source, condition).whenMatchedDelete().execute()
+    if case is _of_both:
+        assert isinstance(raised.value, DeltaAnalysisException)
+        assert "Column id is ambiguous" in str(raised.value)
+    else:
+        assert "id" in str(raised.value)
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("id", "v")) == [(1, 5), (2, 6)]
