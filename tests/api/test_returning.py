@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from combinations import combinations
 from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.api import merge_builder
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
@@ -40,8 +41,7 @@ def table_of(spark: SparkSession, path: Path, properties: dict[str, str]) -> Del
     return DeltaTable.forPath(spark, str(path))
 
 
-@pytest.mark.parametrize("executor", ["auto", "classic", "low_shuffle"])
-@pytest.mark.parametrize("kind", PROPERTIES)
+@pytest.mark.parametrize(("kind", "executor"), combinations(PROPERTIES, ["auto", "classic", "low_shuffle"]))
 def test_changed_rows(spark: SparkSession, tmp_path: Path, kind: str, executor: str) -> None:
     spark.conf.set("spark.deltamerge.merge.executor", executor)
     table = table_of(spark, tmp_path / "t", PROPERTIES[kind])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combinations import combinations
 from deltamerge import DeltaMergeBuilder, DeltaTable, write_delta
 from recipes.searching import SMALL, rows_of, searching
 
@@ -84,11 +85,12 @@ def clauses(draw: st.DrawFn) -> list[Clause]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "properties",
-    [{}, {"delta.enableChangeDataFeed": "true"}, {"delta.enableDeletionVectors": "true"}],
-    ids=["plain", "change_data", "deletion_vectors"],
+    ("executor", "properties"),
+    combinations(
+        ["auto", "classic", "low_shuffle"],
+        [{}, {"delta.enableChangeDataFeed": "true"}, {"delta.enableDeletionVectors": "true"}],
+    ),
 )
-@pytest.mark.parametrize("executor", ["auto", "classic", "low_shuffle"])
 def test_returned_rows(spark: SparkSession, tmp_path: Path, executor: str, properties: dict[str, str]) -> None:
     number = iter(range(10**6))
     keys = st.sampled_from([1, 2, 3, 4, 5, 6, None])

@@ -12,7 +12,7 @@ from corpus.deltamerge_engine import is_ci
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-EXAMPLES = int(os.environ.get("DELTAMERGE_RECIPE_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("DELTAMERGE_RECIPE_EXAMPLES", "2"))
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 
 searching = settings(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamerge import DeltaTable, apply_changes, scd2, write_delta
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
-from deltamerge.merge.command import run_merge
 from deltamerge.recipes import change_feed
 from deltamerge.recipes.keyed_rows import rows_of_keys
 
@@ -195,9 +195,9 @@ def test_another_writer_between_reading_and_committing(
     def late(*arguments: Any) -> MergeOutcome:
         if others:
             apply_changes(path, others.pop(), "id", "n")
-        return run_merge(*arguments)
+        return merge_and_compact(*arguments)
 
-    monkeypatch.setattr(change_feed, "run_merge", late)
+    monkeypatch.setattr(change_feed, "merge_and_compact", late)
     apply_changes(path, spark.createDataFrame([(1, "older", 2)], schema), "id", "n")
     assert read(spark, path) == [(1, "newest", 3), (7, "z", 0)]
 
@@ -213,7 +213,7 @@ def test_a_call_that_ended_between_its_commits(
 
     ids: dict[str, Any] = {"txn_app_id": "users", "txn_version": 1}
     with monkeypatch.context() as patched:
-        patched.setattr(change_feed, "run_merge", ends)
+        patched.setattr(change_feed, "merge_and_compact", ends)
         with pytest.raises(KeyboardInterrupt):
             apply_changes(path, source, scd_type=scd_type, **AUTO_CDC, **ids)
     assert read(spark, path) == []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from combinations import combinations
 from deltamerge import DeltaTable, upsert, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
 
@@ -73,24 +74,25 @@ def test_deletes_with_keys_that_do_not_fit(spark: SparkSession, tmp_path: Path) 
         assert {row.id: row._reason for row in rejected} == {"y": "id: y is no INT", "4": "n: w is no INT"}
 
 
-@pytest.mark.parametrize("executor", ["auto", "low_shuffle", "classic"])
 @pytest.mark.parametrize(
-    ("arguments", "rejected", "merged"),
-    [
-        ({"insert": False}, {"1", "x"}, {1: (1, 1), 2: (20, 20)}),
-        ({"update": False}, {"3", "4", "x"}, {1: (1, 1), 2: (2, 2), 5: (5, 5)}),
-        ({"update": ["n"]}, {"3", "4", "x"}, {1: (10, 1), 2: (20, 2), 5: (5, 5)}),
-        ({"insert": ["id", "m"]}, {"1", "4", "x"}, {1: (1, 1), 2: (20, 20), 3: (None, 3), 5: (None, 5)}),
-    ],
+    ("executor", "upsert_of"),
+    combinations(
+        ["auto", "low_shuffle", "classic"],
+        [
+            ({"insert": False}, {"1", "x"}, {1: (1, 1), 2: (20, 20)}),
+            ({"update": False}, {"3", "4", "x"}, {1: (1, 1), 2: (2, 2), 5: (5, 5)}),
+            ({"update": ["n"]}, {"3", "4", "x"}, {1: (10, 1), 2: (20, 2), 5: (5, 5)}),
+            ({"insert": ["id", "m"]}, {"1", "4", "x"}, {1: (1, 1), 2: (20, 20), 3: (None, 3), 5: (None, 5)}),
+        ],
+    ),
 )
 def test_rows_that_the_merge_would_not_write(
     spark: SparkSession,
     tmp_path: Path,
     executor: str,
-    arguments: dict[str, Any],
-    rejected: set[str],
-    merged: dict[int, tuple[int | None, int]],
+    upsert_of: tuple[dict[str, Any], set[str], dict[int, tuple[int | None, int]]],
 ) -> None:
+    arguments, rejected, merged = upsert_of
     path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
     write_delta(spark.createDataFrame([(1, 1, 1), (2, 2, 2)], "id INT, n INT, m INT"), path)
     rows = [("1", "10", "?"), ("2", "20", "20"), ("3", "?", "3"), ("4", "4", "?"), ("5", "5", "5"), ("x", "1", "1")]

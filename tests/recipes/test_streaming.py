@@ -23,7 +23,7 @@ from deltamerge.streaming import upsert_into
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KILLS = int(os.environ.get("DELTAMERGE_STREAM_KILLS", "2"))
+KILLS = int(os.environ.get("DELTAMERGE_STREAM_KILLS", "1"))
 PROGRAM = Path(__file__).with_name("counting_stream.py")
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import convert_to_deltalake
 
+from combinations import combinations
 from deltamerge import DeltaTable, MergeReport, merge_sql, write_delta
 from merge.tables import EXECUTOR, VECTORS, claim_rows, frame, rows
 
@@ -189,9 +190,10 @@ BY_SOURCE_UPDATES = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clauses", BY_SOURCE_UPDATES)
-@pytest.mark.parametrize("feed", ["true", "false"])
-@pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.parametrize(
+    ("clauses", "feed", "vectors"),
+    combinations(BY_SOURCE_UPDATES, ["true", "false"], ["true", "false", "false", "true"]),
+)
 def test_updates_by_source(spark: SparkSession, tmp_path: Path, vectors: str, feed: str, clauses: str) -> None:
     properties = {"delta.enableDeletionVectors": vectors, "delta.enableChangeDataFeed": feed}
     some = spark.sql("SELECT * FROM VALUES (1, 5), (11, 6), (12, NULL), (40, 7) AS u(id, v)")

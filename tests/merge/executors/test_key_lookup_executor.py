@@ -13,6 +13,7 @@ from deltalake import write_deltalake
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from combinations import combinations
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.merge.planning.limits import Limits
@@ -128,14 +129,9 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
 KINDS = {"query": VECTORS, "files": {}, "large files": {}}
 # Keys are sorted into an index, not put into hash tables; files are decoded first.
 LIMITS_OF = {"query": Limits(), "files": Limits(source_rows=0), "large files": Limits(source_bytes=1, source_rows=0)}
-# Each merge with one kind of source, by turns; those with the most parts with both, and over Connect these alone.
+# Over Connect those with the most parts alone.
 MOST_PARTS = ("two inserts", "by source, some", "target decides")
-AGREEING = [
-    (merge, kind)
-    for number, merge in enumerate(MERGES)
-    for turn, kind in enumerate(KINDS)
-    if (merge in MOST_PARTS and not (CONNECT and turn)) or (number % 2 == turn and not CONNECT)
-]
+AGREEING = [(merge, kind) for merge, kind in combinations(MERGES, KINDS) if not CONNECT or merge in MOST_PARTS]
 
 
 @pytest.mark.parametrize(("merge", "kind"), AGREEING)

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 
+from combinations import combinations
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.api.table_builder import IdentityGenerator
 from deltamerge.exceptions import InvariantViolationException
@@ -74,8 +75,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("clauses", [*CLAUSES, *MOVING])
-@pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.parametrize(("name", "clauses"), combinations(PROPERTIES, [*CLAUSES, *MOVING]))
 def test_tables_with_features(spark: SparkSession, tmp_path: Path, name: str, clauses: str) -> None:
     properties = PROPERTIES[name]
 
@@ -118,8 +118,7 @@ CHECKED = {
 
 
 @pytest.mark.sessions
-@pytest.mark.parametrize("name", CHECKED)
-@pytest.mark.parametrize("vectors", ["true", "false"])
+@pytest.mark.parametrize(("name", "vectors"), combinations(CHECKED, ["true", "false"]))
 def test_constraints(spark: SparkSession, tmp_path: Path, name: str, vectors: str) -> None:
     """Rows that violate one are named as by the classic route; rows that nobody writes are not looked at."""
     clauses, *good, bad = CHECKED[name]
@@ -152,8 +151,7 @@ def test_constraints(spark: SparkSession, tmp_path: Path, name: str, vectors: st
         assert rows(DeltaTable.forPath(spark, path).toDF()) == before
 
 
-@pytest.mark.parametrize("clauses", CLAUSES)
-@pytest.mark.parametrize("given", [False, True], ids=["generated", "given"])
+@pytest.mark.parametrize(("clauses", "given"), combinations(CLAUSES, [False, True]))
 def test_generated_columns_and_constraints(spark: SparkSession, tmp_path: Path, given: bool, clauses: str) -> None:
     """What Spark computes of rows that change: generated columns, and constraints that PyArrow does not evaluate."""
 
@@ -224,9 +222,11 @@ def test_patched_files_of_a_widened_table(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.sessions
-@pytest.mark.parametrize("partition", [(), ("small",)])
 @pytest.mark.parametrize(
-    "properties", [{}, {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}]
+    ("partition", "properties"),
+    combinations(
+        [(), ("small",)], [{}, {"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}]
+    ),
 )
 def test_narrower_columns_of_a_source_are_read_in_place(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str], partition: tuple[str, ...]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from combinations import combinations
 from corpus.canonical import canonical_lines
 from corpus.delta_rs import frame_read_by_delta_rs, is_read_by_delta_rs
 from deltamerge import DeltaTable, merge_sql, sql, write_delta
@@ -77,10 +78,8 @@ def form(file: pq.ParquetFile) -> list[str]:
     return [line for line in wanted if "_row-" not in line]
 
 
-@pytest.mark.parametrize("clauses", CLAUSES)
 @pytest.mark.parametrize(
-    ("name", "source"),
-    [("plain", "in_place"), *((name, ("staged", "in_place")[i % 2]) for i, name in enumerate(["plain", *PROPERTIES]))],
+    ("clauses", "name", "source"), combinations(CLAUSES, ["plain", *PROPERTIES], ["staged", "in_place"])
 )
 def test_nested_columns(spark: SparkSession, tmp_path: Path, name: str, clauses: str, source: str) -> None:
     properties = PROPERTIES.get(name, {})
@@ -130,20 +129,23 @@ def test_statistics_of_fields(spark: SparkSession, tmp_path: Path) -> None:
     assert stats["nullCount"]["a"] == 4
 
 
-@pytest.mark.parametrize("properties", [{}, VECTORS, {"delta.columnMapping.mode": "name"}])
 @pytest.mark.parametrize(
-    ("struct", "choice"),
-    [
-        ("named_struct('y', concat('s', id), 'x', id)", "pair_values"),
-        ("named_struct('x', CAST(id AS INT))", "pair_values"),
-        ("named_struct('y', concat('s', id), 'new', named_struct('z', id))", "pair_values"),
-        ("named_struct('x', CAST(id AS INT), 'y', concat('s', id), 'new', array(id))", "arrow"),
-    ],
+    ("properties", "of_source"),
+    combinations(
+        [{}, VECTORS, {"delta.columnMapping.mode": "name"}],
+        [
+            ("named_struct('y', concat('s', id), 'x', id)", "pair_values"),
+            ("named_struct('x', CAST(id AS INT))", "pair_values"),
+            ("named_struct('y', concat('s', id), 'new', named_struct('z', id))", "pair_values"),
+            ("named_struct('x', CAST(id AS INT), 'y', concat('s', id), 'new', array(id))", "arrow"),
+        ],
+    ),
 )
 def test_structs_of_a_source_with_other_fields(
-    spark: SparkSession, tmp_path: Path, struct: str, choice: str, properties: dict[str, str]
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str], of_source: tuple[str, str]
 ) -> None:
     """Structs are matched by name; new fields enter the table, and are in every file that is written."""
+    struct, choice = of_source
 
     def make(folder: str) -> None:
         columns = "named_struct('x', CAST(id AS INT), 'y', concat('t', id))"

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import PySparkException
 
+from combinations import combinations
 from deltamerge import DeltaTable, merge_sql, write_delta
 from merge.tables import (
     CONNECT,
@@ -88,12 +89,7 @@ MERGES = {
     "one value": ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.id, 'one', 1 + 1)"),
 }
 MOST_PARTS = ("change data", "moved", "moved by both", "moved by source")
-AGREEING = [
-    (merge, vectors)
-    for number, merge in enumerate(MERGES)
-    for vectors in (False, True)
-    if (merge in MOST_PARTS and not (CONNECT and vectors)) or (number % 2 == vectors and not CONNECT)
-]
+AGREEING = [(m, vectors) for m, vectors in combinations(MERGES, [False, True]) if not CONNECT or m in MOST_PARTS]
 
 
 def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> str:
