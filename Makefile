@@ -41,7 +41,7 @@ help:
 	@echo "make test          the quick tests; with DELTAMERGE_TEST_RANDOM=1 by other random examples than the last time"
 	@echo "make coverage      the quick tests, and the lines of the source that they miss"
 	@echo "make examples      every script and notebook of examples/"
-	@echo "make test-all      all tests that need only deltamerge, on classic Spark and over Spark Connect"
+	@echo "make test-all      all tests that need only deltamerge, with all combinations of parameters, on classic Spark and Connect"
 	@echo "make test-oracle   the tests beside delta-spark (needs Maven)"
 	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
 	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"
@@ -77,6 +77,7 @@ coverage: setup
 examples: setup
 	$(PYTEST) -q tests/test_examples.py
 
+test-all: export DELTAMERGE_TEST_COMBINATIONS = all
 test-all: setup
 	$(SHORT) $(PYTEST) -q $(SHARED) -m "not connect and not oracle"
 	@$(MAKE) test-connect

@@ -30,3 +30,9 @@ def combinations(*values: Iterable[Any]) -> list[tuple[Any, ...]]:
 def _shifted(values: list[Any], count: int) -> list[Any]:
     rounds = [values[turn % len(values) :] + values[: turn % len(values)] for turn in range(count // len(values) + 1)]
     return list(islice(cycle(value for of_round in rounds for value in of_round), count))
+
+
+def some(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Returns the first values of a list, or all of them: for tests that take long and differ little."""
+    found = list(values)
+    return found if ALL else found[:count]

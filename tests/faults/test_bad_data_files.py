@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from combinations import combinations, some
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaError, DeltaTableException
 from merge.tables import EXECUTOR, VECTORS, actions, files_below, frame, rows
@@ -27,8 +28,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("properties", [VECTORS, {}], ids=["vectors", "plain"])
+@pytest.mark.parametrize(("executor", "properties"), combinations(EXECUTORS, [VECTORS, {}]))
 def test_damaged(spark: SparkSession, tmp_path: Path, executor: str, properties: dict[str, str]) -> None:
     spark.conf.set(EXECUTOR, executor)
     path = str(tmp_path / "t")
@@ -111,7 +111,7 @@ def refused(problems: list[str], what: str, name: str, path: str, do: Callable[[
         problems.append(f"{what}: {sorted(files_below(path) ^ before)}")
 
 
-@pytest.mark.parametrize("kind", ["vectors", "plain", "patched"])
+@pytest.mark.parametrize("kind", some(["patched", "vectors", "plain"]))
 def test_flipped_bits_in_pages(plain: SparkSession, tmp_path: Path, kind: str) -> None:
     """Both Spark's pages and those that PyArrow writes have checksums, and both readers check them."""
     path, version = str(tmp_path / "t"), 0

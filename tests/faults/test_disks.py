@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from combinations import some
 from merge.tables import EXECUTOR, files_below, latest_version
 
 from .test_killed_merge import CASES, NEW, OLD, merge, read, strays, table
@@ -33,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, 2))
 def test_full(spark: SparkSession, disk: Path, case: str) -> None:
     executor, properties = CASES[case]
     path = table(spark, disk / "t", properties)

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder
 
+from combinations import some
 from deltamerge import DeltaTable, write_delta
 from faults.images import Images, around_writes
 from merge.tables import EXECUTOR, VECTORS, actions, files_below, frame, latest_version
@@ -68,7 +69,7 @@ def strays(path: str | Path) -> set[str]:
     return files - names - vectors
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", some(CASES, 3))
 def test_killed_anywhere(spark: SparkSession, tmp_path: Path, case: str) -> None:
     executor, properties = CASES[case]
     path = table(spark, tmp_path / "t", properties)

@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from combinations import combinations
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
 
@@ -30,8 +31,7 @@ def path(spark: SparkSession, tmp_path: Path) -> str:
     return path
 
 
-@pytest.mark.parametrize("plan", ["auto", "classic", "low_shuffle"])
-@pytest.mark.parametrize("alias", [None, "s"])
+@pytest.mark.parametrize(("plan", "alias"), combinations(["auto", "classic", "low_shuffle"], [None, "s"]))
 def test_every_clause(spark: SparkSession, path: str, plan: str, alias: str | None) -> None:
     spark.conf.set(EXECUTOR, plan)
     table, updates = DeltaTable.forPath(spark, path), frame(spark, SCHEMA, SOURCE)

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder
 
+from combinations import some
 from deltamerge import DeltaMergeBuilder, DeltaTable, write_delta
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.merge.result.commit import commit_merge
@@ -110,7 +111,7 @@ def conditional(spark: SparkSession, path: str, *ids: int) -> DeltaMergeBuilder:
 
 @pytest.mark.parametrize(
     ("executor", "level"),
-    [("key_lookup", "Serializable"), ("low_shuffle", "WriteSerializable"), ("classic", "Serializable")],
+    some([("key_lookup", "Serializable"), ("low_shuffle", "WriteSerializable"), ("classic", "Serializable")]),
 )
 def test_rows_that_meet(spark: SparkSession, tmp_path: Path, executor: str, level: str) -> None:
     """Each is as if one had run after the other."""
@@ -266,7 +267,7 @@ def test_a_loser_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert {name for name in files_below(path) if name.endswith(".parquet")} == named
 
 
-@pytest.mark.parametrize("executor", ["key_lookup", "classic"])
+@pytest.mark.parametrize("executor", some(["key_lookup", "classic"]))
 def test_at_any_step(spark: SparkSession, tmp_path: Path, executor: str) -> None:
     """Whenever the other commits after this merge has read the log, the outcome is the same."""
     spark.conf.set(EXECUTOR, executor)

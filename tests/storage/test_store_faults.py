@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from deltalake import write_deltalake
 
+from combinations import some
 from deltamerge.exceptions import CommitStateUnknownException, DeltaError
 from deltamerge.tables import DeltaTable
 
@@ -60,7 +61,7 @@ def unnamed(faulty: Faulty, name: str) -> set[str]:
     return {each for each in objects if not each.startswith("_delta_log/")} - named
 
 
-@pytest.mark.parametrize("driver_bytes", [None, "0"])
+@pytest.mark.parametrize("driver_bytes", some(["0", None]))
 def test_merges_end_well_or_say_why_not(driver_bytes: str | None, spark: SparkSession, faulty: Faulty) -> None:
     name = f"faulty-{driver_bytes}"
     expected = dict.fromkeys(range(ROWS), 0)

@@ -41,7 +41,7 @@ from deltamerge.txn.transaction import ReadSet, commit
 from deltamerge.write.deletion_vectors import NO_VECTORS, write_deletion_vectors
 from txn.tables import clock, metadata, prepare, write_file
 
-EXAMPLES = int(os.environ.get("DELTAMERGE_HISTORIES", "150"))
+EXAMPLES = int(os.environ.get("DELTAMERGE_HISTORIES", "80"))
 FEATURES = Protocol(3, 7, frozenset({"deletionVectors"}), frozenset({"deletionVectors"}))
 Row: TypeAlias = "tuple[int, int]"
 FIRST: tuple[tuple[Row, ...], ...] = (tuple((i, i % 3) for i in range(5)), tuple((i, i % 3) for i in range(5, 9)))
@@ -279,7 +279,7 @@ def _sources_are_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_history_is_equivalent_to_a_serial_one(level: str) -> None:
     SEEN.clear()
     chosen = settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 150, suppress_health_check=list(HealthCheck)
+        max_examples=EXAMPLES, deadline=None, derandomize=EXAMPLES <= 80, suppress_health_check=list(HealthCheck)
     )
     chosen(given(histories())(lambda history: check(level, history)))()
     print(level, dict(SEEN))
