@@ -57,7 +57,7 @@ def made_of(folder: Path, **others: Any) -> NewRows:
 def run(new: NewRows, *works: str) -> list[dict[str, Any]]:
     batch = pa.RecordBatch.from_pydict({"work": list(works)})
     found = [row for done in writing(LOCAL_FILES, new)([batch]) for row in done.to_pylist()]
-    assert all(row["rows"] >= 0 for row in found), found
+    assert all(row["unfit"] is None for row in found), found
     return found
 
 

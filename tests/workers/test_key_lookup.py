@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,8 +21,10 @@ from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.key_index import KeyIndex, write_index
 from deltamerge.workers.key_lookup import (
     NO_FILTERS,
-    UNFIT,
+    ClauseColumn,
     ComparedKey,
+    KeyLookup,
+    OneClause,
     OnFilters,
     PairChoice,
     SourceChoice,
@@ -34,7 +36,8 @@ from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, bloc
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, by_source_number, read_pairs
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
 
-ID_AND_NAME = (ComparedKey("id", pa.int64()), ComparedKey("name", pa.string()))
+ID_AND_NAME = (ComparedKey("k0", "id", pa.int64()), ComparedKey("k1", "name", pa.string()))
+FIRST = OneClause(0)
 KEYS = pa.schema([("k0", pa.int64()), ("k1", pa.string()), ("clause", pa.int32())])
 
 
@@ -76,7 +79,7 @@ def look_up(
     paths: Sequence[Path],
     values: Mapping[str, str | None] | None = None,
     *,
-    clause: str | int | PairChoice = 0,
+    clause: str | OneClause | PairChoice = FIRST,
     by_source: TargetChoice | None = None,
     unmatchable: Sequence[str] = (),
     deleted: Mapping[str, Blocks] | None = None,
@@ -94,35 +97,19 @@ def look_up(
         **block_columns((deleted or {}).get(path.name, NO_BLOCKS) for path in paths),
     }
     kept = stage(folder, source)
-    names = [name for name in source.column_names if name.startswith("k")]
+    of_pairs = ClauseColumn(clause) if isinstance(clause, str) else clause
+    lookup = KeyLookup(kept, tuple(keys), of_pairs, by_source, rest or {}, unique, 1_000, on)
     found, by_index = (
-        _found(
-            pairing(
-                LOCAL_FILES,
-                kept,
-                names,
-                clause,
-                keys,
-                by_source,
-                rest or {},
-                str(folder),
-                unique=unique,
-                most_pairs=1_000,
-                on=on,
-                index=index,
-            )(pa.table(files).to_batches())
-        )
-        for index in (None, _index(folder, kept, names, keys, on))
+        _found(pairing(LOCAL_FILES, replace(lookup, index=index), str(folder))(pa.table(files).to_batches()))
+        for index in (None, _index(folder, kept, keys, on))
     )
     assert by_index == found
     return found
 
 
-def _index(
-    folder: Path, kept: KeptRows, names: Sequence[str], keys: Sequence[ComparedKey], on: OnFilters
-) -> KeyIndex | None:
+def _index(folder: Path, kept: KeptRows, keys: Sequence[ComparedKey], on: OnFilters) -> KeyIndex | None:
     try:
-        return write_index(LOCAL_FILES, f"{folder}/keys", comparable_keys(LOCAL_FILES, kept, names, keys, on.source))
+        return write_index(LOCAL_FILES, f"{folder}/keys", comparable_keys(LOCAL_FILES, kept, keys, on.source))
     except (ValueError, OSError):
         return None
 
@@ -132,14 +119,14 @@ def _found(answers: Iterable[pa.RecordBatch]) -> Found:
     for answer in answers:
         for row in answer.to_pylist():
             name = row["file"]
-            if row["pairs"] == UNFIT:
-                found.unfit[name] = row["detail"]
+            if row["reason"] is not None:
+                found.unfit[name] = row["reason"]
                 continue
             pairs = read_pairs(LOCAL_FILES, row["path"])
             found.pairs[name] = list(zip(pairs.rows.tolist(), pairs.sources.tolist(), strict=True))
             found.clauses[name] = pairs.clauses.tolist()
-            found.counts[name] = (row["found"], row["pairs"], row["rows"])
-            found.rows_by_clause[name] = {int(k): n for k, n in json.loads(row["detail"]).items()}
+            found.counts[name] = (row["pairs"], row["taken"], row["taken_rows"])
+            found.rows_by_clause[name] = {int(k): n for k, n in json.loads(row["rows_by_clause"]).items()}
     return found
 
 
@@ -266,7 +253,7 @@ def test_the_source_decides_which_clause_takes_a_pair(tmp_path: Path) -> None:
 
 
 def test_without_clauses_that_change_rows_pairs_are_found_all_the_same(tmp_path: Path) -> None:
-    found = look_up(keys_of([(1, "n1"), (2, "n2")]), [write(tmp_path / "a", 20)], clause=NO_CLAUSE)
+    found = look_up(keys_of([(1, "n1"), (2, "n2")]), [write(tmp_path / "a", 20)], clause=OneClause(NO_CLAUSE))
     assert found.pairs["a"] == [(1, 0), (2, 1)]
     assert (found.counts["a"], found.rows_by_clause["a"]) == ((2, 0, 0), {})
 
@@ -378,7 +365,7 @@ def test_types_of_keys(tmp_path: Path, kind: pa.DataType, null_safe: bool) -> No
     values = SOME_VALUES[kind]
     pq.write_table(pa.table({"k": pa.array(values, kind)}), tmp_path / "a")
     source = pa.table({"k0": pa.array(values[::-1], kind), "clause": pa.array([0] * 4, pa.int32())})
-    found = look_up(source, [tmp_path / "a"], keys=(ComparedKey("k", kind, null_safe),))
+    found = look_up(source, [tmp_path / "a"], keys=(ComparedKey("k0", "k", kind, null_safe),))
     expected = [
         (row, number)
         for row, value in enumerate(values)
@@ -407,7 +394,7 @@ def test_keys_of_different_width(
 
     pq.write_table(pa.table({"k": typed(of_file)}), tmp_path / "a")
     source = pa.table({"k0": typed(of_source), "clause": pa.array([0] * 4, pa.int32())})
-    found = look_up(source, [tmp_path / "a"], keys=(ComparedKey("k", compared),))
+    found = look_up(source, [tmp_path / "a"], keys=(ComparedKey("k0", "k", compared),))
     assert found.pairs == {"a": [(0, 0), (1, 1), (3, 3)]}
 
 
@@ -415,7 +402,7 @@ def test_what_on_requires_of_one_side(tmp_path: Path) -> None:
     path = tmp_path / "a"
     pq.write_table(pa.table({"id": [1, 2, 3, None, 5], "v": [10, 20, None, 40, 50]}), path)
     source = pa.table({"k0": [1, 2, 3, None, 5], "w": [1, 0, 1, 1, 1], "clause": pa.array([0] * 5, pa.int32())})
-    keys = (ComparedKey("id", pa.int64(), null_safe=True),)
+    keys = (ComparedKey("k0", "id", pa.int64(), null_safe=True),)
 
     def choice(op: str, column: int, value: int) -> ClauseChoice:
         return ClauseChoice(((0, compare(op, column, value)),), frozenset({0}))

@@ -15,7 +15,15 @@ from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.data_source import DeltaSource, StreamWriter, TableReader, TableWriter
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.key_lookup import ComparedKey, PairChoice, TargetChoice, pairing
+from deltamerge.workers.key_lookup import (
+    ClauseColumn,
+    ComparedKey,
+    KeyLookup,
+    OneClause,
+    PairChoice,
+    TargetChoice,
+    pairing,
+)
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.new_rows import NewRows
 from deltamerge.workers.parquet_patch import AS_IT_WAS
@@ -47,18 +55,18 @@ def to_table() -> RowsToWrite:
     return RowsToWrite(LOCAL_FILES, "t", "/x", schema, (COLUMN,), (), (), {}, {}, (), None, {}, {}, schema)
 
 
+def lookup(clause: OneClause | ClauseColumn | PairChoice, unmatched: TargetChoice | None = None) -> KeyLookup:
+    return KeyLookup(KEPT, (KEY,), clause, unmatched, {}, unique=True, most_pairs=10)
+
+
 COLUMN = Part("a", Shape(pa.int64()))
-KEY = ComparedKey("b", pa.int64())
+KEY = ComparedKey("a", "b", pa.int64())
 KEPT = KeptRows((KeptFile("a", 1, 2),))
 FUNCTIONS = {
     "writing": writing(LOCAL_FILES, NewRows(KEPT, {0: {"a": "b"}}, {}, None, AS_IT_WAS, frozenset(), {}, (), {})),
-    "pairing": pairing(LOCAL_FILES, KEPT, ("a",), "c", (KEY,), None, {}, "/x", unique=True, most_pairs=10),
-    "pairing, by source": pairing(
-        LOCAL_FILES, KEPT, ("a",), 0, (KEY,), by_source(), {}, "/x", unique=True, most_pairs=10
-    ),
-    "pairing, of pairs": pairing(
-        LOCAL_FILES, KEPT, ("a",), of_pairs(), (KEY,), None, {}, "/x", unique=True, most_pairs=10
-    ),
+    "pairing": pairing(LOCAL_FILES, lookup(ClauseColumn("c")), "/x"),
+    "pairing, by source": pairing(LOCAL_FILES, lookup(OneClause(0), by_source()), "/x"),
+    "pairing, of pairs": pairing(LOCAL_FILES, lookup(of_pairs()), "/x"),
     "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, {"f": "file"}, among="changing"),
     "reading_staged": reading_staged(LOCAL_FILES, KEPT, ("a",), "n"),
     "reading a table": of_table().read,

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE, ChangeWriter
 from deltamerge.workers.file_columns import read_columns
 from deltamerge.workers.files import Files
-from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.new_rows import ChangingFile, NewRows
 from deltamerge.workers.parquet_patch import (
     TableWriter,
@@ -49,6 +48,7 @@ _DONE = {
     "change_path": "STRING",
     "change_rows": "BIGINT",
     "change_size": "BIGINT",
+    "unfit": "STRING",
 }
 DONE_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _DONE.items())
 
@@ -59,7 +59,7 @@ def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], 
     Returns:
         A function over batches of ``work`` (see `patch_work`, `new_file_work`), a row a file. It returns for each the
         rows of the new file (none: no file), as JSON how many of them which INSERT clause took, its path, size and
-        footer, and path, rows and size of its change data (none: no file); or `UNFIT` and why the file is not to be
+        footer, and path, rows and size of its change data (none: no file); or as ``unfit`` why the file is not to be
         written in this way.
     """
 
@@ -74,7 +74,7 @@ def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], 
         for work, done in zip(
             works, files.ahead(partial(_tried, source, new), works, targets, _FILES_AT_ONCE), strict=True
         ):
-            values = (done.rows, done.detail, work["target"], done.size, done.footer, *done.changes)
+            values = (done.rows, done.detail, work["target"], done.size, done.footer, *done.changes, done.unfit)
             arrays = [pa.array([value], _TYPES[kind]) for value, kind in zip(values, _DONE.values(), strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, list(_DONE))
 
@@ -88,6 +88,7 @@ class _Done:
     size: int = 0
     footer: bytes = b""
     changes: tuple[str, int, int] = ("", 0, 0)
+    unfit: str | None = None
 
     @classmethod
     def by(cls, writer: TableWriter, changes: ChangeWriter, detail: str = "{}") -> _Done:
@@ -98,7 +99,7 @@ def _tried(source: _Source, new: NewRows, work: Mapping[str, Any]) -> _Done:
     try:
         return _done(work, source, new)
     except (ValueError, OSError, pa.ArrowException) as error:
-        return _Done(UNFIT, str(error))
+        return _Done(0, unfit=str(error))
 
 
 class _Source:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -30,29 +30,65 @@ from deltamerge.workers.row_pairs import (
 from deltamerge.workers.staged_rows import KeptRows, open_staged, taken
 from deltamerge.workers.widening import widened
 
-PAIRS_SCHEMA = "file STRING, path STRING, found BIGINT, pairs BIGINT, rows BIGINT, detail STRING"
-# In the place of a count: the file cannot be read in this way, and ``detail`` has the reason.
-UNFIT = -1
-
 _ROWS_AT_ONCE = 4_000_000
-# A file's name, where its pairs are, how many they are, how many a clause takes, how many rows these name, and how
-# many rows each clause takes, as JSON.
-_Found: TypeAlias = "tuple[str, str, int, int, int, str]"
 _BY_SOURCE = "by_source"
 _NOT_KEYS = frozenset({"row", "file", _BY_SOURCE})
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class ComparedKey:
-    """A key of the target.
+class FilePairs:
+    """Where the pairs of a file are, and how many there are.
 
     Args:
-        column: Its name in data files.
+        file: Its path in the log.
+        path: The file of its pairs.
+        taken: How many of its pairs a clause takes.
+        taken_rows: How many rows of the file these name.
+        rows_by_clause: How many rows each clause takes, by its number, as JSON.
+    """
+
+    file: str
+    path: str
+    pairs: int
+    taken: int
+    taken_rows: int
+    rows_by_clause: str
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """Why a file, or without one all files, cannot be read in this way."""
+
+    file: str
+    reason: str
+
+
+_TYPES = {
+    "file": "STRING",
+    "path": "STRING",
+    "pairs": "BIGINT",
+    "taken": "BIGINT",
+    "taken_rows": "BIGINT",
+    "rows_by_clause": "STRING",
+    "reason": "STRING",
+}
+PAIRS_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+"""Of rows that have the fields of `FilePairs`, or those of `Unfit`; the others are NULL."""
+
+
+@dataclass(frozen=True)
+class ComparedKey:
+    """A key of both sides.
+
+    Args:
+        source: Its name in the staged rows.
+        column: Its name in the target's data files.
         kind: The type in which both sides are compared.
         null_safe: Whether NULL equals NULL.
     """
 
+    source: str
     column: str
     kind: pa.DataType
     null_safe: bool = False
@@ -97,6 +133,20 @@ class PairChoice:
 
 
 @dataclass(frozen=True)
+class OneClause:
+    """The number of the MATCHED clause that takes all pairs, or `NO_CLAUSE`."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class ClauseColumn:
+    """The column of the staged rows with the number of the MATCHED clause that takes a pair; NULL where none does."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class OnFilters:
     """What ON requires of only one side besides equal keys; a row that is given no number has no match."""
 
@@ -107,32 +157,38 @@ class OnFilters:
 NO_FILTERS = OnFilters()
 
 
+@dataclass(frozen=True)
+class KeyLookup:
+    """What is looked up in files, and which clause takes what is found.
+
+    Args:
+        staged: The source's rows.
+        clause: What chooses the MATCHED clause that takes a pair.
+        by_source: What takes rows without a match; None where all stay.
+        rest: The target's columns that are read once the pairs are known.
+        unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
+        most_pairs: How many pairs a task makes at once where they may; more are declined.
+        index: The source's keys, sorted; None where each task puts them into a hash table.
+    """
+
+    staged: KeptRows
+    keys: tuple[ComparedKey, ...]
+    clause: OneClause | ClauseColumn | PairChoice
+    by_source: TargetChoice | None
+    rest: Asked
+    unique: bool
+    most_pairs: int
+    on: OnFilters = NO_FILTERS
+    index: KeyIndex | None = None
+
+
 def pairing(
-    files: Files,
-    staged: KeptRows,
-    keys: Sequence[str],
-    clause: str | int | PairChoice,
-    columns: Sequence[ComparedKey],
-    by_source: TargetChoice | None,
-    rest: Asked,
-    folder: str,
-    *,
-    unique: bool,
-    most_pairs: int,
-    on: OnFilters = NO_FILTERS,
-    index: KeyIndex | None = None,
+    files: Files, lookup: KeyLookup, folder: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
     Args:
-        clause: The source's column with the number of the MATCHED clause that takes a pair, NULL where none does; or
-            the number of the one that takes all, `NO_CLAUSE` where there is none; or what chooses it for each pair.
-        columns: The target's keys, in the same order.
-        by_source: What takes rows without a match; None where all stay.
-        rest: The target's columns that are read once the pairs are known.
-        unique: Whether no two source rows have the same keys, so that a row of the target is in one pair at most.
-        most_pairs: How many pairs it makes at once where they may; more are declined.
-        index: The source's keys, sorted; None where each task puts them into a hash table.
+        folder: Where the pairs are written.
 
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``joined`` (FALSE where
@@ -146,57 +202,52 @@ def pairing(
         for batch in batches:
             for row in range(batch.num_rows):
                 path, name, values, is_joined = (column[row].as_py() for column in batch.columns[:4])
-                given[is_joined].append(_File(files, name, path, json.loads(values), rest, read_blocks(batch, row)))
+                given[is_joined].append(_File(files, name, path, json.loads(values), read_blocks(batch, row)))
         for file in given[False]:
-            found = _tried(file.name, partial(_unmatched_rows, file, by_source, folder))
-            yield _paired([found] if isinstance(found, tuple) else found)
+            found = _tried(file.name, partial(_unmatched_rows, file, lookup, folder))
+            yield _answer([found] if isinstance(found, Unfit) else found)
         if not given[True]:
             return
-        wanted = _tried("", partial(_wanted, files, staged, keys, clause, columns, on.source, index))
-        if isinstance(wanted, tuple):
-            yield _paired([wanted])
+        wanted = _tried("", partial(_wanted, files, lookup))
+        if isinstance(wanted, Unfit):
+            yield _answer([wanted])
             return
         read: list[pa.Table] = []
-        rows_of = partial(_read, keys=columns, on_target=on.target, by_source=by_source)
+        rows_of = partial(_read, lookup=lookup)
         paths = [file.path for file in given[True]]
         for number, rows in enumerate(files.ahead(rows_of, given[True], paths)):
-            if isinstance(rows, tuple):
-                yield _paired([rows])
+            if isinstance(rows, Unfit):
+                yield _answer([rows])
                 return
             read.append(rows.append_column("file", pa.array(np.full(len(rows), number, np.int32))))
             # One join for many files: each puts the keys into a hash table.
             if sum(map(len, read)) >= _ROWS_AT_ONCE:
-                yield _paired(_pairs(read, given[True], wanted, folder, None if unique else most_pairs))
+                yield _answer(_pairs(read, given[True], lookup, wanted, folder))
                 read = []
         if read:
-            yield _paired(_pairs(read, given[True], wanted, folder, None if unique else most_pairs))
+            yield _answer(_pairs(read, given[True], lookup, wanted, folder))
 
     return pair
 
 
-def _tried(name: str, work: Callable[[], _T]) -> _T | _Found:
+def _tried(name: str, work: Callable[[], _T]) -> _T | Unfit:
     """Return what work returns, or why it cannot be done to a file in this way."""
     try:
         return work()
     except (ValueError, OSError, pa.ArrowException) as error:
         if is_of_machine(error):
             raise
-        return (name, "", 0, UNFIT, 0, str(error))
+        return Unfit(name, str(error))
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of the target, and the rows that its deletion vector deletes.
-
-    Args:
-        rest: The columns that are read once its pairs are known.
-    """
+    """A file of the target, and the rows that its deletion vector deletes."""
 
     files: Files
     name: str
     path: str
     values: Mapping[str, str | None]
-    rest: Asked
     deleted: Blocks = NO_BLOCKS
 
     def live(self, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -257,38 +308,31 @@ def _some_value(kind: pa.DataType) -> pa.Scalar:
 
 
 def comparable_keys(
-    files: Files,
-    staged: KeptRows,
-    keys: Sequence[str],
-    columns: Sequence[ComparedKey],
-    on_source: SourceChoice | None,
+    files: Files, staged: KeptRows, keys: Sequence[ComparedKey], on_source: SourceChoice | None
 ) -> pa.Table:
     """Return the source's keys, all rows, so that a join finds the equal ones; NULL equals nothing."""
     of_on = [] if on_source is None else [*on_source.columns.values()]
-    rows = open_staged(files, staged, list(dict.fromkeys([*keys, *of_on])))
+    names = [key.source for key in keys]
+    rows = open_staged(files, staged, list(dict.fromkeys([*names, *of_on])))
     admitted = None
     if on_source is not None:
         seen = pa.table({name: rows.column(column) for name, column in on_source.columns.items()})
         admitted = on_source.choice.of(seen).is_valid()
-    return pa.table(_comparable([*map(rows.column, keys)], columns, admitted))
+    return pa.table(_comparable([*map(rows.column, names)], keys, admitted))
 
 
-def _wanted(
-    files: Files,
-    staged: KeptRows,
-    keys: Sequence[str],
-    clause: str | int | PairChoice,
-    columns: Sequence[ComparedKey],
-    on_source: SourceChoice | None,
-    index: KeyIndex | None,
-) -> _Wanted:
+def _wanted(files: Files, lookup: KeyLookup) -> _Wanted:
+    clause, staged, index = lookup.clause, lookup.staged, lookup.index
     choice = clause if isinstance(clause, PairChoice) else None
-    asked = [*choice.source.values()] if choice is not None else [clause] if isinstance(clause, str) else []
+    asked = [*choice.source.values()] if choice is not None else []
+    asked += [clause.name] if isinstance(clause, ClauseColumn) else []
     rows = open_staged(files, staged, asked)
-    clauses = rows.column(clause) if isinstance(clause, str) else clause if isinstance(clause, int) else NO_CLAUSE
+    clauses: Any = rows.column(clause.name) if isinstance(clause, ClauseColumn) else NO_CLAUSE
+    if isinstance(clause, OneClause):
+        clauses = clause.number
     if index is not None and index.codes.are_exact:
         return _Wanted(OpenedIndex(files, index, None), clauses, choice, rows)
-    table = comparable_keys(files, staged, keys, columns, on_source)
+    table = comparable_keys(files, staged, lookup.keys, lookup.on.source)
     if index is not None:
         return _Wanted(OpenedIndex(files, index, table), clauses, choice, rows)
     table = table.append_column("source", pa.array(np.arange(len(table))))
@@ -296,16 +340,13 @@ def _wanted(
     return _Wanted(whole, clauses, choice, rows)
 
 
-def _read(
-    file: _File, keys: Sequence[ComparedKey], on_target: TargetChoice | None, by_source: TargetChoice | None
-) -> pa.Table | _Found:
-    return _tried(file.name, partial(_rows_of, file, keys, on_target, by_source))
+def _read(file: _File, lookup: KeyLookup) -> pa.Table | Unfit:
+    return _tried(file.name, partial(_rows_of, file, lookup))
 
 
-def _rows_of(
-    file: _File, keys: Sequence[ComparedKey], on_target: TargetChoice | None, by_source: TargetChoice | None
-) -> pa.Table:
+def _rows_of(file: _File, lookup: KeyLookup) -> pa.Table:
     """Read a file's keys and, for each row, which BY SOURCE clause takes it if nothing matches it."""
+    keys, on_target, by_source = lookup.keys, lookup.on.target, lookup.by_source
     asked = {f"k{index}": (key.column, key.kind) for index, key in enumerate(keys)}
     read = read_columns(
         file.files, file.path, file.values, asked if on_target is None else {**asked, **on_target.columns}
@@ -325,19 +366,19 @@ def _by_source_clauses(file: _File, by_source: TargetChoice) -> pa.ChunkedArray:
     return pc.fill_null(pc.subtract(by_source_number(0), numbers), NO_CLAUSE).cast(pa.int32())
 
 
-def _unmatched_rows(file: _File, by_source: TargetChoice | None, folder: str) -> list[_Found]:
+def _unmatched_rows(file: _File, lookup: KeyLookup, folder: str) -> list[FilePairs | Unfit]:
     """Find the rows that a BY SOURCE clause takes of a file in which nothing can match."""
-    if by_source is None:
+    if lookup.by_source is None:
         return []
-    clauses = _by_source_clauses(file, by_source).to_numpy()
+    clauses = _by_source_clauses(file, lookup.by_source).to_numpy()
     rows = np.flatnonzero((clauses != NO_CLAUSE) & file.live(len(clauses)))
     if not len(rows):
         return []
-    check_columns(file.files, file.path, file.values, file.rest)
-    return [_kept(file, RowPairs(rows, np.full(len(rows), NO_SOURCE), clauses[rows]), folder, unique=True)]
+    check_columns(file.files, file.path, file.values, lookup.rest)
+    return [_written(file, RowPairs(rows, np.full(len(rows), NO_SOURCE), clauses[rows]), folder, unique=True)]
 
 
-def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
+def _written(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> FilePairs:
     changing = pairs.changing
     if unique:
         numbers, times = np.unique(pairs.clauses[pairs.clauses != NO_CLAUSE], return_counts=True)
@@ -345,16 +386,16 @@ def _kept(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Found:
     else:
         rows_taken = counts_by_clause(pairs)
     path = write_pairs(file.files, folder, pairs)
-    counts = len(pairs.rows), len(changing.rows), _count(changing, unique=unique)
-    return (file.name, path, *counts, json.dumps(rows_taken))
+    taken_rows = len(changing.rows) if unique else len(distinct(changing.rows))
+    return FilePairs(file.name, path, len(pairs.rows), len(changing.rows), taken_rows, json.dumps(rows_taken))
 
 
 def _pairs(
-    read: list[pa.Table], files: list[_File], wanted: _Wanted, folder: str, most_pairs: int | None
-) -> list[_Found]:
+    read: list[pa.Table], files: list[_File], lookup: KeyLookup, wanted: _Wanted, folder: str
+) -> list[FilePairs | Unfit]:
     target = pa.concat_tables(read)
-    found = _tried("", partial(_equal_rows, target, wanted.keys, most_pairs))
-    if isinstance(found, tuple):
+    found = _tried("", partial(_equal_rows, target, wanted.keys, None if lookup.unique else lookup.most_pairs))
+    if isinstance(found, Unfit):
         return [found]
     at, sources = (found[name].to_numpy() for name in ("at", "source"))
     clauses = wanted.clauses_of(sources)
@@ -368,10 +409,10 @@ def _pairs(
     places = target["file"].to_numpy()[at]
     ordered = RowPairs(target["row"].to_numpy()[at], sources[order], clauses[order])
 
-    def of_file(place: int) -> _Found:
+    def of_file(place: int) -> FilePairs | Unfit:
         begin, end = np.searchsorted(places, [place, place + 1])
         file, pairs = files[place], ordered.among(slice(begin, end))
-        return _tried(file.name, partial(_kept_with_choice, file, pairs, wanted, folder, unique=most_pairs is None))
+        return _tried(file.name, partial(_written_with_choice, file, pairs, lookup, wanted, folder))
 
     with_pairs = [int(place) for place in distinct(places)]
     return list(files[0].files.ahead(of_file, with_pairs, [files[place].path for place in with_pairs]))
@@ -390,9 +431,9 @@ def _equal_rows(target: pa.Table, wanted: pa.Table | OpenedIndex, most_pairs: in
     return keys.join(wanted, names, join_type="inner", use_threads=False)
 
 
-def _kept_with_choice(file: _File, pairs: RowPairs, wanted: _Wanted, folder: str, *, unique: bool) -> _Found:
-    check_columns(file.files, file.path, file.values, file.rest)
-    return _kept(file, _with_choice(file, pairs, wanted), folder, unique=unique)
+def _written_with_choice(file: _File, pairs: RowPairs, lookup: KeyLookup, wanted: _Wanted, folder: str) -> FilePairs:
+    check_columns(file.files, file.path, file.values, lookup.rest)
+    return _written(file, _with_choice(file, pairs, wanted), folder, unique=lookup.unique)
 
 
 def _with_choice(file: _File, pairs: RowPairs, wanted: _Wanted) -> RowPairs:
@@ -425,10 +466,6 @@ def _unmatched(by_source: np.ndarray[Any, Any], matched: np.ndarray[Any, Any]) -
     return np.flatnonzero(free)
 
 
-def _count(pairs: RowPairs, *, unique: bool) -> int:
-    return len(pairs.rows) if unique else len(distinct(pairs.rows))
-
-
 def _makes_more_pairs(most_pairs: int, target: pa.Table, source: pa.Table, keys: Sequence[str]) -> bool:
     times = source.group_by(keys).aggregate([([], "count_all")])
     most = pc.max(times["count_all"]).as_py() or 0
@@ -439,8 +476,7 @@ def _makes_more_pairs(most_pairs: int, target: pa.Table, source: pa.Table, keys:
     return bool(np.nansum(pairs[0] * pairs[1]) > most_pairs)
 
 
-def _paired(found: list[_Found]) -> pa.RecordBatch:
-    columns = list(zip(*found, strict=True)) if found else [()] * 6
-    types = (pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.string())
-    arrays = [pa.array(column, data_type) for column, data_type in zip(columns, types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, ["file", "path", "found", "pairs", "rows", "detail"])
+def _answer(found: Sequence[FilePairs | Unfit]) -> pa.RecordBatch:
+    kinds = {"STRING": pa.string(), "BIGINT": pa.int64()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in _TYPES.items()])
+    return pa.RecordBatch.from_pylist([vars(each) for each in found], schema)

@@ -31,7 +31,6 @@ from deltamerge.scan.file_types import given_shape
 from deltamerge.spark import tasks
 from deltamerge.spark.nested_types import inner_types
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, writing
-from deltamerge.workers.key_lookup import UNFIT
 from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.row_tracking import Origin
 from deltamerge.workers.staged_rows import SPARK_VERSION, KeptRows
@@ -64,7 +63,7 @@ class ArrowChanges:
 
     @cached_property
     def touched(self) -> TouchedFiles:
-        files = tuple(pairs.file for pairs in self.found if pairs.rows)
+        files = tuple(pairs.file for pairs in self.found if pairs.taken_rows)
         counts = {
             key: sum(pairs.rows_by_clause.get(number, 0) for pairs in self.found)
             for key, number in self.recipe.numbers.items()
@@ -318,8 +317,8 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
     done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver, report=report)
     counts: dict[int, int] = {}
     for row in done:
-        if row["rows"] == UNFIT:
-            raise Declined("changed_rows", execution.plan.changed_rows.choice, row["detail"])
+        if row["unfit"] is not None:
+            raise Declined("changed_rows", execution.plan.changed_rows.choice, row["unfit"])
         for number, count in json.loads(row["detail"]).items():
             counts[int(number)] = counts.get(int(number), 0) + count
     return counts, files_of_tasks(execution.write_target, done)
@@ -358,7 +357,7 @@ def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:
 
 
 def _delete_rows(changes: ArrowChanges) -> VectorChanges:
-    changed = [pairs for pairs in changes.found if pairs.rows]
+    changed = [pairs for pairs in changes.found if pairs.taken_rows]
     deleted = {pairs.file.path: pairs.changed for pairs in changed}
     files = {pairs.file.path: pairs.file for pairs in changed}
     return write_deletion_vectors(changes.execution.table.store, changes.execution.folder, deleted, files)

@@ -134,7 +134,7 @@ def _by_arrow(
         frames = PairFrames(execution, recipe, staged, found, recipe.pair_target, recipe.pair_source)
         with execution.steps.step("find_touched_files", "evaluating clauses on matched rows"):
             taken, values = evaluate_pairs(frames)
-    _check_competing(execution, any(pairs.pairs > pairs.rows for pairs in taken))
+    _check_competing(execution, any(pairs.taken > pairs.taken_rows for pairs in taken))
     return arrow_changes.write_changes(ArrowChanges(execution, recipe, staged, target, taken, found, values))
 
 
@@ -171,7 +171,7 @@ def _by_spark(
 
 
 def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs], source_rows: int) -> Matches:
-    changing = [pairs for pairs in found if pairs.rows]
+    changing = [pairs for pairs in found if pairs.taken_rows]
     return Matches(
         changed={pairs.file.path: pairs.changed for pairs in changing},
         rows_by_clause={
@@ -179,6 +179,6 @@ def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs], source_rows: int) 
         },
         updating=updating_sources(found, [clause.number for clause in recipe.matched if clause.action == "update"]),
         matched_sources=matched_sources(found),
-        has_competing=any(pairs.pairs > pairs.rows for pairs in found),
+        has_competing=any(pairs.taken > pairs.taken_rows for pairs in found),
         sources_fire_once=not fires_twice(found, source_rows),
     )

@@ -26,7 +26,15 @@ from deltamerge.spark import tasks
 from deltamerge.storage.store import Store
 from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import Files
-from deltamerge.workers.key_lookup import PAIRS_SCHEMA, UNFIT, OnFilters, pairing
+from deltamerge.workers.key_lookup import (
+    PAIRS_SCHEMA,
+    ClauseColumn,
+    KeyLookup,
+    OneClause,
+    OnFilters,
+    PairChoice,
+    pairing,
+)
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns
 from deltamerge.workers.row_pairs import NO_CLAUSE, RowPairs, distinct, read_pairs
 from deltamerge.workers.vector_blocks import blocks_of
@@ -39,6 +47,10 @@ class Pairs:
     """The pairs of one file of the target.
 
     Args:
+        path: The file that has them.
+        count: How many there are.
+        taken: How many a clause takes.
+        taken_rows: How many rows of the target these name.
         rows_by_clause: How many rows each MATCHED clause takes, by its number, and each BY SOURCE clause, by
             `by_source_number`.
     """
@@ -46,10 +58,16 @@ class Pairs:
     file: AddFile
     files: Files
     path: str
-    found: int
-    pairs: int
-    rows: int
+    count: int
+    taken: int
+    taken_rows: int
     rows_by_clause: Mapping[int, int]
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], file: AddFile, files: Files) -> Pairs:
+        """Return what a row of `PAIRS_SCHEMA` says of a file."""
+        counts = {int(number): rows for number, rows in json.loads(found["rows_by_clause"]).items()}
+        return cls(file, files, found["path"], found["pairs"], found["taken"], found["taken_rows"], counts)
 
     def read(self) -> RowPairs:
         return read_pairs(self.files, self.path)
@@ -96,54 +114,59 @@ def find_pairs(
         "joined": [file.path not in unmatchable for file in files],
         **block_columns(_deleted(store, files)),
     }
-    kept = staged.columns
-    only = recipe.matched[0].number if recipe.matched and not recipe.undecided else NO_CLAUSE
-    clause = recipe.pairs or (only if kept.matched is None else kept.matched)
-    work = pairing(
-        execution.files,
-        staged.kept,
-        kept.keys,
-        clause,
-        recipe.compared,
-        recipe.unmatched,
-        _read_of_pairs(execution, recipe),
-        execution.scratch,
-        on=OnFilters(recipe.on_target, recipe.on_source),
-        unique=staged.has_unique_keys,
-        most_pairs=limits.pairs_of_task,
-        index=staged.index,
-    )
-    # Of files and source only the key columns are read, and those in conditions.
-    asked = set() if recipe.unmatched is None else {name for name, _ in recipe.unmatched.columns.values()}
-    asked |= set() if recipe.pairs is None else {name for name, _ in recipe.pairs.target.values()}
-    asked |= set() if recipe.on_target is None else {name for name, _ in recipe.on_target.columns.values()}
-    share = len({*(key.column for key in recipe.compared), *asked}) / len(recipe.before)
-    size = share * (staged.bytes + sum(file.size for file in files)) + unmatched * _BYTES_OF_A_PAIR
+    lookup = _lookup(execution, recipe, staged)
+    size = _share_read(recipe, lookup) * (staged.bytes + sum(file.size for file in files))
     reads_source = recipe.pairs is not None and staged.bytes_in_memory > limits.driver_source_bytes
-    in_driver = not reads_source and fits_driver(execution, size, len(files))
+    in_driver = not reads_source and fits_driver(execution, size + unmatched * _BYTES_OF_A_PAIR, len(files))
+    work = pairing(execution.files, lookup, execution.scratch)
     found = tasks.run(execution.table.spark, work, pa.table(columns), PAIRS_SCHEMA, in_driver=in_driver)
-    for row in found:
-        if row["pairs"] == UNFIT:
-            # No operator may read a file without the table's columns.
-            unfit = [file for file in files if file.path == row["file"]]
-            check_footers(execution.table, _expected_columns(execution), unfit)
-            raise _declined(f"{row['file']}: {row['detail']}" if row["file"] else row["detail"])
-    if sum(row["found"] for row in found) > limits.pairs:
+    _refuse_unfit(execution, files, found)
+    if sum(row["pairs"] for row in found) > limits.pairs:
         raise _declined(f"there are more than {limits.pairs:,} pairs of source and target rows")
     by_path = {file.path: file for file in files}
-    pairs = [
-        Pairs(
-            file=by_path[row["file"]],
-            files=execution.files,
-            path=row["path"],
-            found=row["found"],
-            pairs=row["pairs"],
-            rows=row["rows"],
-            rows_by_clause=_counts(row["detail"]),
-        )
-        for row in found
-    ]
+    pairs = [Pairs.of(row, by_path[row["file"]], execution.files) for row in found]
     return tuple(sorted(pairs, key=lambda of_file: of_file.file.path))
+
+
+def _lookup(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> KeyLookup:
+    columns = staged.columns
+    clause: OneClause | ClauseColumn | PairChoice
+    if recipe.pairs is not None:
+        clause = recipe.pairs
+    elif columns.matched is not None:
+        clause = ClauseColumn(columns.matched)
+    else:
+        clause = OneClause(recipe.matched[0].number if recipe.matched and not recipe.undecided else NO_CLAUSE)
+    return KeyLookup(
+        staged.kept,
+        recipe.compared(columns.keys),
+        clause,
+        recipe.unmatched,
+        _read_of_pairs(execution, recipe),
+        unique=staged.has_unique_keys,
+        most_pairs=execution.limits.pairs_of_task,
+        on=OnFilters(recipe.on_target, recipe.on_source),
+        index=staged.index,
+    )
+
+
+def _share_read(recipe: LookupRecipe, lookup: KeyLookup) -> float:
+    """Return which share of the columns is read: the keys and those in conditions."""
+    read = {key.column for key in lookup.keys}
+    for choice in (recipe.unmatched, recipe.on_target):
+        read |= set() if choice is None else {name for name, _ in choice.columns.values()}
+    read |= set() if recipe.pairs is None else {name for name, _ in recipe.pairs.target.values()}
+    return len(read) / len(recipe.before)
+
+
+def _refuse_unfit(execution: Execution, files: Sequence[AddFile], found: Iterable[Mapping[str, Any]]) -> None:
+    for row in found:
+        if row["reason"] is None:
+            continue
+        # No operator may read a file without the table's columns.
+        unfit = [file for file in files if file.path == row["file"]]
+        check_footers(execution.table, _expected_columns(execution), unfit)
+        raise _declined(f"{row['file']}: {row['reason']}" if row["file"] else row["reason"])
 
 
 def _read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Asked:
@@ -199,7 +222,3 @@ def _bits(numbers: np.ndarray[Any, Any]) -> BitMap64:
 def _deleted(store: Store, files: Sequence[AddFile]) -> list[Blocks]:
     vectors = deleted_rows(store, files)
     return [NO_BLOCKS if f.deletion_vector is None else blocks_of(vectors[f.deletion_vector.unique_id]) for f in files]
-
-
-def _counts(detail: str) -> dict[int, int]:
-    return {int(number): rows for number, rows in json.loads(detail).items()}

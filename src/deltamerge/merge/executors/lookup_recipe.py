@@ -87,14 +87,17 @@ class LookupRecipe:
         values = (name for each in self.pair_columns.values() for name in each.values())
         return frozenset((*values, *self.pair_holds.values()))
 
-    @property
-    def compared(self) -> tuple[ComparedKey, ...]:
-        """The keys as tasks compare them."""
+    def compared(self, staged: Sequence[str]) -> tuple[ComparedKey, ...]:
+        """Return the keys as tasks compare them.
+
+        Args:
+            staged: The names of the source's keys in the staged rows.
+        """
         keys = self.keys
         kinds = (arrow_type(kind) for kind in keys.compared)
         return tuple(
-            ComparedKey(self.before[name].name, kind, null_safe)
-            for name, kind, null_safe in zip(keys.target, kinds, keys.null_safe, strict=True)
+            ComparedKey(of_source, self.before[name].name, kind, null_safe)
+            for of_source, name, kind, null_safe in zip(staged, keys.target, kinds, keys.null_safe, strict=True)
         )
 
     @property

@@ -149,7 +149,7 @@ class PairFrames:
                 *(StructField(name, _TYPES.get(place, LongType())) for name, place in places.items()),
             ]
         )
-        rows = sum(pairs.found if among == "all" or recipe.undecided else pairs.pairs for pairs in found)
+        rows = sum(pairs.count if among == "all" or recipe.undecided else pairs.taken for pairs in found)
         spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
         as_scanned = {names.target(i): scanned(F.col(names.target(i)), f, mode) for i, f in of_target}

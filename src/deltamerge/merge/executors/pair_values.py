@@ -176,5 +176,7 @@ def _taken(found: Sequence[Pairs], codes: _Numbers) -> tuple[Pairs, ...]:
         if by_clause:
             path = write_pairs(pairs.files, pairs.path.rpartition("/")[0], changing)
             rows_of = len(distinct(changing.rows))
-            taken.append(replace(pairs, path=path, pairs=len(changing.rows), rows=rows_of, rows_by_clause=by_clause))
+            taken.append(
+                replace(pairs, path=path, taken=len(changing.rows), taken_rows=rows_of, rows_by_clause=by_clause)
+            )
     return tuple(taken)

@@ -134,8 +134,8 @@ def _with_pairs(execution: Execution, of_file: Pairs, pairs: RowPairs) -> Pairs:
     return replace(
         of_file,
         path=write_pairs(execution.files, execution.scratch, changing),
-        pairs=len(changing.rows),
-        rows=len(distinct(changing.rows)),
+        taken=len(changing.rows),
+        taken_rows=len(distinct(changing.rows)),
         rows_by_clause=counts_by_clause(changing),
     )
 

@@ -147,7 +147,8 @@ def with_index(execution: Execution, source: StagedSource, recipe: LookupRecipe)
         return source
     path = f"{execution.scratch}/keys.arrow"
     try:
-        keys = comparable_keys(execution.files, source.kept, source.columns.keys, recipe.compared, recipe.on_source)
+        compared = recipe.compared(source.columns.keys)
+        keys = comparable_keys(execution.files, source.kept, compared, recipe.on_source)
         return replace(source, index=write_index(execution.files, path, keys))
     except (ValueError, pa.ArrowException) as error:
         raise Declined("match", "key_lookup", str(error)) from error
