@@ -23,14 +23,15 @@ from pyspark.sql.types import (
 )
 
 from deltamerge.merge.analysis.column_references import MergeReferences
-from deltamerge.merge.analysis.join_keys import PLAIN_KEY_TYPES, PlainKeys, plain_keys
+from deltamerge.merge.analysis.join_keys import PLAIN_KEY_TYPES, NoPlainKeys, PlainKeys, plain_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 
 from ..planning.merges import PEOPLE, UPSERT, Columns, merge_of
 
 
 def keys_of(merge: ResolvedMerge) -> PlainKeys | str:
-    return plain_keys(merge, MergeReferences(merge).on)
+    found = plain_keys(merge, MergeReferences(merge).on)
+    return found.reason if isinstance(found, NoPlainKeys) else found
 
 
 def found(on: str, target: Columns = PEOPLE, source: Columns | None = None) -> PlainKeys | str:

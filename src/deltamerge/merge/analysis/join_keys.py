@@ -61,33 +61,48 @@ class PlainKeys:
         return tuple(key.key.null_safe for key in self.keys)
 
 
-def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | str:
+@dataclass(frozen=True)
+class NoPlainKeys:
+    """Why ON has no plain keys.
+
+    Args:
+        is_cast: Whether it is that Spark casts one side of a comparison.
+    """
+
+    reason: str
+    is_cast: bool = False
+
+
+def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | NoPlainKeys:
     """Return the keys by which Arrow finds the matches, or what in ON is against that."""
     if not on.equi_keys:
-        return "ON equates no column of the target with one of the source"
+        return NoPlainKeys("ON equates no column of the target with one of the source")
     targets, sources, compared, keys = [], [], [], []
     for key in on.equi_keys:
         if key.source_path is None or len(key.source_path) > 1 or len(key.target.path) > 1:
-            return f"ON compares {key.target.path[0]} with an expression or a nested field"
+            return NoPlainKeys(f"ON compares {key.target.path[0]} with an expression or a nested field")
         target = _only(merge.target_schema.fields, key.target.path[0])
         source = _only(merge.source_schema.fields, key.source_path[0])
         if target is None or source is None:
-            return f"the key {key.target.path[0]} is not one column of each side, spelled alike"
+            return NoPlainKeys(f"the key {key.target.path[0]} is not one column of each side, spelled alike")
         column, given = merge.target_schema.fields[target], merge.source_schema.fields[source].dataType
         types = (column.dataType.simpleString(), given.simpleString())
         if CHAR_VARCHAR_TYPE in (column.metadata or {}):
-            return f"the key {column.name} is {column.metadata[CHAR_VARCHAR_TYPE]}, which Spark may pad"
+            return NoPlainKeys(f"the key {column.name} is {column.metadata[CHAR_VARCHAR_TYPE]}, which Spark may pad")
         common = _compared_as(column.dataType, given)
         if common is None and types[0] == types[1]:
-            return f"the key {column.name} is of type {types[0]}, which Arrow does not compare as Spark does"
+            return NoPlainKeys(
+                f"the key {column.name} is of type {types[0]}, which Arrow does not compare as Spark does"
+            )
         if common is None:
-            return f"the key {column.name} is {types[0]} in the target and {types[1]} in the source"
+            reason = f"the key {column.name} is {types[0]} in the target and {types[1]} in the source"
+            return NoPlainKeys(reason, is_cast=True)
         compared.append(common)
         targets.append(key.target.path[0])
         sources.append(source)
         keys.append(JoinKey(key, given, column.dataType))
     if len(set(targets)) < len(targets):
-        return "ON equates a column of the target twice"
+        return NoPlainKeys("ON equates a column of the target twice")
     return PlainKeys(tuple(targets), tuple(sources), tuple(compared), tuple(keys))
 
 

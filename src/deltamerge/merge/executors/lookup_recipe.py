@@ -116,7 +116,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     merge, references, keys = context.merge, context.references, context.plain_keys
     reads_pairs = changed != "arrow"
     before = stored_columns(merge.target_schema, context.mapping_mode)
-    assert not isinstance(keys, str)
+    assert isinstance(keys, PlainKeys)
     clauses = reached(context)
     matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
     skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.clause.kind != "matched")

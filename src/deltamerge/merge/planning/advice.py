@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltamerge.log.schema import StructType
+from deltamerge.merge.analysis.join_keys import NoPlainKeys
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.skipping.indexed import NUM_INDEXED_COLS, IndexedColumns, leaves_of
 from deltamerge.skipping.predicates import (
@@ -117,10 +118,10 @@ def _about_on(context: PlanningContext) -> list[str]:
             f"ON equates no plain column of the target with the source{by}, so the source's keys exclude no file. "
             "Write it as t.key = s.key, with casts on the source's side."
         )
-    elif isinstance(keys, str) and " in the target and " in keys:
+    elif isinstance(keys, NoPlainKeys) and keys.is_cast:
         found.append(
-            f"{keys[0].upper()}{keys[1:]}: Spark casts one of them for every row, and fewer files may be excluded. "
-            "Cast the source's column to the target's type."
+            f"{keys.reason[0].upper()}{keys.reason[1:]}: Spark casts one of them for every row, and fewer files may be "
+            "excluded. Cast the source's column to the target's type."
         )
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from deltamerge.merge.analysis.join_keys import PlainKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.context import PlanningContext
@@ -84,7 +85,7 @@ def _against_clauses(context: PlanningContext) -> str | None:
 def moving_columns(context: PlanningContext, clause: ResolvedClause) -> tuple[str, ...]:
     """Return the partition columns that an UPDATE may set to another value, so that rows go to another partition."""
     merge, references, keys = context.merge, context.references, context.plain_keys
-    assert not isinstance(keys, str)
+    assert isinstance(keys, PlainKeys)
     of_key = dict(zip(keys.target, keys.source, strict=True)) if clause.clause.kind == "matched" else {}
     partitions = context.snapshot.metadata.partition_columns
     set_to = dict(zip(merge.output_schema.names, references.of(clause).source_columns, strict=True))

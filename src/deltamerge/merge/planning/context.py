@@ -11,7 +11,7 @@ from deltamerge.log.file_table import FileTable
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
-from deltamerge.merge.analysis.join_keys import PlainKeys, plain_keys
+from deltamerge.merge.analysis.join_keys import NoPlainKeys, PlainKeys, plain_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.planning.limits import LIMITS, Limits
 from deltamerge.merge.planning.plan import Alternative
@@ -62,16 +62,18 @@ class PlanningContext:
     returns_changes: bool = False
 
     @cached_property
-    def plain_keys(self) -> PlainKeys | str:
+    def plain_keys(self) -> PlainKeys | NoPlainKeys:
         """The keys of a key lookup, none without a source; or what in ON is against one."""
         if not self.merge.statement.has_source:
             return PlainKeys((), (), (), ())
         on = self.references.on
         found = plain_keys(self.merge, on)
-        if isinstance(found, str) or len(on.equi_keys) == len(on.conjuncts):
+        if isinstance(found, NoPlainKeys) or len(on.equi_keys) == len(on.conjuncts):
             return found
         if self.references.on_filters is None:
-            return "ON has conditions besides equal keys that only Spark evaluates, or that compare both sides"
+            return NoPlainKeys(
+                "ON has conditions besides equal keys that only Spark evaluates, or that compare both sides"
+            )
         return found
 
     @cached_property

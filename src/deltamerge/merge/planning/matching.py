@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from deltamerge.merge.analysis.join_keys import NoPlainKeys, PlainKeys
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import Fits, arrow_type, has_plain_partitions, no, type_name, yes
 from deltamerge.workers.table_columns import has_times
@@ -15,7 +16,7 @@ def key_lookup(context: PlanningContext) -> Fits:
     """Key columns are compared in Arrow, file by file."""
     against = (
         _against_session(context)
-        or (context.plain_keys if isinstance(context.plain_keys, str) else None)
+        or (context.plain_keys.reason if isinstance(context.plain_keys, NoPlainKeys) else None)
         or _against_partitions(context)
         or _against_table(context)
         or _against_by_source(context)
@@ -41,7 +42,7 @@ def _against_session(context: PlanningContext) -> str | None:
 def _against_partitions(context: PlanningContext) -> str | None:
     """Return which key's values in the log Python does not read as Spark does."""
     keys, partitions = context.plain_keys, context.snapshot.metadata.partition_columns
-    assert not isinstance(keys, str)
+    assert isinstance(keys, PlainKeys)
     filters = context.references.on_filters
     on_target = filters[0].columns if filters is not None and filters[0] is not None else frozenset()
     for index, field in enumerate(context.merge.target_schema.fields):
