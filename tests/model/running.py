@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltamerge import DeltaMergeBuilder, DeltaTable, MergeReport, merge_sql
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
-from deltamerge.merge.command import run_merge
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.planning.plan import Alternative, MergePlan
-from deltamerge.merge.preparation import MergeIntoCommand
+from deltamerge.merge.run_merge import run_merge
 
 from .language import Row
 from .merge_model import Clause

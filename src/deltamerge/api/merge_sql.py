@@ -17,10 +17,9 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
-from deltamerge.merge.command import MergeIntoCommand
+from deltamerge.merge.command import Begun, MergeIntoCommand, begin
 from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.outcome import Progress
-from deltamerge.merge.preparation import Begun, begin
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
 from deltamerge.spark.table import Table, counting_requests

@@ -13,9 +13,10 @@ from deltamerge.commands.optimize import compact
 from deltamerge.commands.rewriting import by_partition
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.clustering import clustered_by
-from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import MergeOutcome, Progress
+from deltamerge.merge.run_merge import run_merge
 from deltamerge.spark.config import AutoCompactConf, CommandConf
 from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
 from deltamerge.spark.table import Table

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
 from deltamerge.merge.executors.job_errors import assigning_values, is_stopped, translated
@@ -21,7 +22,7 @@ from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.advice import conflicts, feature_costs, rows_to_read, warnings
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles, target_files
-from deltamerge.merge.preparation import MergeIntoCommand, prepare
+from deltamerge.merge.preparation import prepare
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source
 from deltamerge.merge.steps import Steps

@@ -37,7 +37,7 @@ from deltamerge.recipes.changes import (
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import rows_of_keys
 from deltamerge.recipes.own_merges import run_without_transaction
-from deltamerge.recipes.targets import Place, Target, column_of, key_names, names_in, place_of_target
+from deltamerge.recipes.targets import Target, TargetPlace, column_of, key_names, names_in, place_of_target
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
@@ -239,7 +239,7 @@ class _Follower:
 
     source: DataFrame
     feed: Feed
-    place: Place
+    place: TargetPlace
     history: HistoryColumns | None
     tracked: tuple[str, ...] | None
     untracked: tuple[str, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from deltamerge.api.merge_builder import DeltaMergeBuilder
-from deltamerge.merge.command import MergeIntoCommand, run_merge
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import MergeOutcome
+from deltamerge.merge.run_merge import run_merge
 from deltamerge.txn.application import NO_TRANSACTION
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType, Varia
 from deltamerge.api.report import MergeReport
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.own_merges import run_without_transaction
-from deltamerge.recipes.targets import Place
+from deltamerge.recipes.targets import TargetPlace
 from deltamerge.recipes.values import ColumnPair
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
@@ -66,7 +66,7 @@ class Rejected:
 
 
 @contextmanager
-def rejecting(judged: Judged, known: Callable[[DataFrame], DataFrame], place: Place) -> Iterator[Rejected]:
+def rejecting(judged: Judged, known: Callable[[DataFrame], DataFrame], place: TargetPlace) -> Iterator[Rejected]:
     """Write the rows that were judged unfit to a table; keep the judgement until the others are merged."""
     kept = judged.frame.persist()
     try:
@@ -80,7 +80,7 @@ def rejecting(judged: Judged, known: Callable[[DataFrame], DataFrame], place: Pl
         kept.unpersist()
 
 
-def _write(rows: DataFrame, place: Place) -> None:
+def _write(rows: DataFrame, place: TargetPlace) -> None:
     # One transaction of several tables would lose the rows of all but the first, and a retry those that it rejects
     # besides.
     merge = place.open_or_create(rows.schema).alias("t").merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")

@@ -27,7 +27,7 @@ _PATH = re.compile(r"[/\\:]")
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetPlace:
     """Where a table is, whether or not there is one yet: a path, or else a name of the catalog.
 
     Args:
@@ -58,30 +58,30 @@ class Place:
                     write_table(table, empty_frame(self.spark, schema), FrameWrite("error"))
         return self.open()
 
-    def beside(self, folder: str, other: str | None) -> Place:
+    def beside(self, folder: str, other: str | None) -> TargetPlace:
         """Return the place of a table that belongs to this one: `other`, or a folder inside of this table's."""
         if other is not None:
             return place_of(self.spark, other, self.options)
         root = self.open().table.store.absolute("")
-        return Place(self.spark, f"{self.name}/{folder}", f"{root.rstrip('/')}/{folder}", self.options)
+        return TargetPlace(self.spark, f"{self.name}/{folder}", f"{root.rstrip('/')}/{folder}", self.options)
 
 
-def place_of(spark: SparkSession, target: str, options: StoreOptions | None = None) -> Place:
+def place_of(spark: SparkSession, target: str, options: StoreOptions | None = None) -> TargetPlace:
     """Return the place that a string names.
 
     A string with a slash, a backslash or a colon is a path, also after ``delta.``; every other one is a name.
     """
     parts = parse_name(target) if target.lower().startswith("delta.`") else ()
     if len(parts) == 2:
-        return Place(spark, target, parts[1], options or {})
-    return Place(spark, target, target if _PATH.search(target) else None, options or {})
+        return TargetPlace(spark, target, parts[1], options or {})
+    return TargetPlace(spark, target, target if _PATH.search(target) else None, options or {})
 
 
-def place_of_target(spark: SparkSession, target: Target, options: StoreOptions | None = None) -> Place:
+def place_of_target(spark: SparkSession, target: Target, options: StoreOptions | None = None) -> TargetPlace:
     """Return the place of a target; the options of a table that was opened are those of its place, too."""
     if isinstance(target, DeltaTable):
         table = target.table
-        return Place(spark, table.name, table.store.absolute(""), {**table.options, **(options or {})}, target)
+        return TargetPlace(spark, table.name, table.store.absolute(""), {**table.options, **(options or {})}, target)
     if isinstance(target, str):
         return place_of(spark, target, options)
     raise TypeError(f"`target` must be a DeltaTable, a path or a table's name, got {type(target).__name__}")

@@ -1,4 +1,4 @@
-"""KeyLookupMergeExecutor: key columns of files are looked up in the source's, without a join.
+"""Merge by key lookup: key columns of files are looked up in the source's, without a join.
 
 The source is computed once into Arrow files, or read where it is. Each file's key columns are looked up in them, which
 returns pairs of rows. What changes is then written by PyArrow, or evaluated by Spark over only the pairs.

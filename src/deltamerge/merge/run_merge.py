@@ -1,0 +1,154 @@
+"""One merge from statement to commit. Delta: MergeIntoCommand.run."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from deltamerge.merge.analysis.checks import check_schema_since_analysis
+from deltamerge.merge.command import MergeIntoCommand
+from deltamerge.merge.execute_plan import execute_plan
+from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
+from deltamerge.merge.preparation import prepare
+from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
+from deltamerge.merge.result.after_commit import after_commit
+from deltamerge.merge.result.commit import MergeCommit, commit_merge
+from deltamerge.merge.result.report_data import already_committed, outcome_of
+from deltamerge.merge.source.kept import KeptSource
+from deltamerge.merge.source.target_reads import reads_table
+from deltamerge.merge.steps import Steps
+from deltamerge.spark.config import MergeConf
+from deltamerge.spark.session import (
+    PLANNING,
+    errors_not_logged,
+    for_reading,
+    merge_conf,
+    reset_transaction,
+    session_settings,
+)
+from deltamerge.spark.table import Table, counting_requests
+from deltamerge.storage.object_store import counted
+from deltamerge.storage.store import Store
+from deltamerge.txn.application import session_transaction
+from deltamerge.txn.transaction import now_ms
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.data_files import remove_leftovers, removing_leftovers
+
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
+
+
+def run_merge(
+    command: MergeIntoCommand,
+    progress: Progress | None = None,
+    *,
+    on_commit: Callable[[MergeChanges, int], None] = lambda _, __: None,
+) -> MergeOutcome:
+    """Run a merge; nothing is left behind where it fails. Delta: MergeIntoCommand.run.
+
+    Args:
+        on_commit: Is called with what was found and written, and the version that it made.
+
+    Raises:
+        DeltaAnalysisException: The statement is wrong; nothing was read or written.
+        DeltaIllegalArgumentException: A setting is wrong; nothing was read or written.
+        DeltaTableException: The table cannot be read or written.
+        DeltaRuntimeException: The data is at fault; the table is as it was.
+        DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+        CommitStateUnknownException: The store did not say whether the commit landed.
+        DeltaRuntimeException: The merge is committed, but `on_commit` failed (DELTA_POST_COMMIT_HOOK_FAILED).
+    """
+    spark = command.table.spark
+    timestamp = now_ms() * 1000 if command.timestamp is None else command.timestamp
+    steps = Steps(spark, progress, command.statement.operation)
+    settings = {**for_reading(spark), **PLANNING}
+    with session_settings(spark, settings), errors_not_logged(), KeptSource() as kept:
+        conf = command.conf_over(merge_conf(spark))
+        session_transaction(conf)  # Refuses half a transaction before anything is read.
+        started = replace(command, timestamp=timestamp)
+        if counted(command.table.store) is None:
+            started = replace(started, table=counting_requests(command.table))
+        lost: list[LostCommit] = []
+        while True:
+            try:
+                outcome = _run_once(started, conf, steps, kept, on_commit)
+            except RUN_AGAIN as error:
+                lost.append(LostCommit.of(error))
+                is_bound = command.snapshot is not None or reads_table(command.statement.source, command.table)
+                if len(lost) > conf.conflict_retries or is_bound:
+                    raise (gave_up(error, lost) if len(lost) > 1 else error) from None
+                started = replace(started, begun=None)
+                logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
+            else:
+                return replace(
+                    outcome,
+                    notes=(*outcome.notes, *rerun_notes(lost)),
+                    lost_to=tuple(lost),
+                    requests=counted(started.table.store),
+                )
+            with steps.step("back_off", "waiting to run again after another writer's commit"):
+                time.sleep(seconds_to_wait(len(lost), random.random()))
+
+
+def _run_once(
+    command: MergeIntoCommand,
+    conf: MergeConf,
+    steps: Steps,
+    kept: KeptSource,
+    on_commit: Callable[[MergeChanges, int], None],
+) -> MergeOutcome:
+    spark = command.table.spark
+    with steps.step("snapshot", "loading the table's log"):
+        snapshot = command.snapshot or (command.begun or command.table).snapshot()
+        snapshot.check_writable()
+        if not command.statement.has_source:
+            # As delta-spark: also where no row changes.
+            refuse_append_only(snapshot, command.table.name, f"the {command.statement.verb} changes rows")
+        if conf.check_latest_schema_on_read:
+            check_schema_since_analysis(command.table, snapshot)
+    transaction = session_transaction(conf)
+    if transaction is not None and transaction.is_in(snapshot):
+        reset_transaction(spark, conf)
+        return already_committed(command.table, command.statement, snapshot)
+    execution = replace(prepare(command, snapshot, conf, steps), kept=kept)
+    changes = replace(execute_plan(execution), appended=command.appended)
+    store, folder = command.table.store, changes.execution.folder
+    with steps.step("commit", "committing"), removing_leftovers(store, folder):
+        committed = commit_merge(changes)
+    # Before Spark lists the table's files anew.
+    kept.forget()
+    reset_transaction(spark, conf)
+    changes = committed.changes
+    if committed.version is None:
+        remove_leftovers(store, folder)
+    else:
+        _remove_unnamed(store, folder, committed)
+        with steps.step("refresh", "refreshing what Spark has cached of the table"):
+            _refresh(command.table)
+        with after_commit(committed.version, command.table.name):
+            on_commit(changes, committed.version)
+    outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
+    others = committed.reconciled_with
+    return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
+
+
+def _remove_unnamed(store: Store, folder: str, committed: MergeCommit) -> None:
+    """Delete what a merge wrote and its commit does not name; a failure here must not look like the merge's."""
+    try:
+        if not committed.changes.names_files_in_folder:
+            store.delete_folder(folder)
+        elif committed.superseded:
+            store.delete(committed.superseded)
+    except Exception:
+        logger.warning("files in the folder %s that no commit names were not deleted", folder, exc_info=True)
+
+
+def _refresh(table: Table) -> None:
+    """Let Spark read the table anew; the merge is committed, so a failure here must not look like its own."""
+    try:
+        table.spark.catalog.refreshByPath(table.store.absolute(""))
+    except Exception:
+        logger.warning("Spark's cache of %s was not refreshed", table.name, exc_info=True)
