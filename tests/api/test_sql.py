@@ -338,3 +338,18 @@ def test_default_that_the_column_cannot_take(
     with pytest.raises(DeltaAnalysisException, match=f"INVALID_DEFAULT_VALUE.{kind}"):
         run(f"ALTER TABLE @t ALTER COLUMN v SET DEFAULT {default}")
     assert last_commit(spark, tmp_path)[0] == "CREATE TABLE"
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"), [("", "true"), ("TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')", "false")]
+)
+def test_a_replacement_with_rows_keeps_deletion_vectors(
+    spark: SparkSession, tmp_path: Path, named: str, kept: str
+) -> None:
+    table = f"delta.`{tmp_path}/t`"
+    properties = "'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true'"
+    deltamerge.sql(spark, f"CREATE TABLE {table} USING delta TBLPROPERTIES ({properties}) AS SELECT 1L AS id")
+    deltamerge.sql(spark, f"CREATE OR REPLACE TABLE {table} USING delta {named} AS SELECT 2L AS id")
+    found = DeltaTable.forPath(spark, str(tmp_path / "t"))
+    assert found.detail().collect()[0]["properties"] == {"delta.enableDeletionVectors": kept}
+    assert [row.id for row in found.toDF().collect()] == [2]

@@ -47,6 +47,9 @@ from deltamerge.write.table_commits import (
 from deltamerge.write.table_features import protocol_for, upgraded
 
 
+_VECTORS = "delta.enableDeletionVectors"
+
+
 @dataclass(frozen=True)
 class CommitNotes:
     """What a commit records besides a table's rows.
@@ -95,7 +98,12 @@ def create_table_as(
     if exists and mode == "create_if_not_exists":
         return
     before = table.snapshot() if exists else None
-    definition = _replacing(table, before, _prepared_definition(table, definition))
+    definition = _prepared_definition(table, definition)
+    if before is not None and _VECTORS in before.metadata.configuration:
+        # As delta-spark.
+        kept = {_VECTORS: before.metadata.configuration[_VECTORS]}
+        definition = replace(definition, properties={**kept, **definition.properties})
+    definition = _replacing(table, before, definition)
     entry = _created(mode, " AS SELECT", definition)
     _write_definition(table, frame, before, definition, FrameWrite("error", notes=notes), entry)
 
