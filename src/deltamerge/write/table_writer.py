@@ -46,7 +46,6 @@ from deltamerge.write.table_commits import (
 )
 from deltamerge.write.table_features import protocol_for, upgraded
 
-
 _VECTORS = "delta.enableDeletionVectors"
 
 
