@@ -10,21 +10,31 @@ from collections.abc import Iterable
 from itertools import cycle, islice, product
 from typing import Any
 
+import pytest
+from _pytest.mark.structures import ParameterSet
+
 ALL = os.environ.get("DELTAMERGE_TEST_COMBINATIONS") == "all"
 
 
-def combinations(*values: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Returns the combinations of several lists' values that are run.
+def combinations(*values: Iterable[Any]) -> list[ParameterSet]:
+    """Returns the combinations of several lists' values that are run, with the marks of values that are parameters.
 
     Of the few, each value of each list is in at least one; the lists turn together, the longest once.
     """
     lists = [list(of_one) for of_one in values]
     if ALL:
-        return list(product(*lists))
+        return [_parameters(each) for each in product(*lists)]
     longest = max(map(len, lists))
     # Lists of one length would always meet in the same pairs if a shorter one began anew at the same value.
     turning = [_shifted(of_one, longest) for of_one in lists]
-    return list(zip(*turning, strict=True))
+    return [_parameters(each) for each in zip(*turning, strict=True)]
+
+
+def _parameters(values: tuple[Any, ...]) -> ParameterSet:
+    known = [value for value in values if isinstance(value, ParameterSet)]
+    plain = [value.values[0] if isinstance(value, ParameterSet) else value for value in values]
+    ids = "-".join(str(value.id) for value in known)
+    return pytest.param(*plain, marks=[mark for value in known for mark in value.marks], id=ids or None)
 
 
 def _shifted(values: list[Any], count: int) -> list[Any]:

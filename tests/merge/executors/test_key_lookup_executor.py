@@ -131,7 +131,7 @@ KINDS = {"query": VECTORS, "files": {}, "large files": {}}
 LIMITS_OF = {"query": Limits(), "files": Limits(source_rows=0), "large files": Limits(source_bytes=1, source_rows=0)}
 # Over Connect those with the most parts alone.
 MOST_PARTS = ("two inserts", "by source, some", "target decides")
-AGREEING = [(merge, kind) for merge, kind in combinations(MERGES, KINDS) if not CONNECT or merge in MOST_PARTS]
+AGREEING = [each for each in combinations(MERGES, KINDS) if not CONNECT or each.values[0] in MOST_PARTS]
 
 
 @pytest.mark.parametrize(("merge", "kind"), AGREEING)

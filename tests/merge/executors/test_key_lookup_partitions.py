@@ -89,7 +89,7 @@ MERGES = {
     "one value": ("t.id = s.id", "WHEN NOT MATCHED THEN INSERT (id, p, n) VALUES (s.id, 'one', 1 + 1)"),
 }
 MOST_PARTS = ("change data", "moved", "moved by both", "moved by source")
-AGREEING = [(m, vectors) for m, vectors in combinations(MERGES, [False, True]) if not CONNECT or m in MOST_PARTS]
+AGREEING = [each for each in combinations(MERGES, [False, True]) if not CONNECT or each.values[0] in MOST_PARTS]
 
 
 def table(spark: SparkSession, path: Path, properties: dict[str, str]) -> str:
