@@ -8,6 +8,9 @@ SHARED = -n 2 --dist worksteal
 # The JVM's second compiler takes more of two processors than it gives back, even in a run of ten minutes.
 SHORT = DELTAMERGE_TEST_JAVA=-XX:TieredStopAtLevel=1
 
+# In a run of half an hour it does, with one thread of its own kind.
+LONG = DELTAMERGE_TEST_JAVA=-XX:CICompilerCount=2
+
 # Random merges beside delta-spark: how many, and the seed of the first.
 MERGES = 100
 SEED = 1
@@ -83,7 +86,7 @@ test-all: setup
 	@$(MAKE) test-connect
 
 test-slow: setup
-	$(SHORT) $(PYTEST) -q $(SHARED) -m "(not quick or slow) and not connect and not oracle"
+	$(LONG) $(PYTEST) -q $(SHARED) -m "(not quick or slow) and not connect and not oracle"
 
 test-connect: setup
 	$(SHORT) DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"

@@ -154,13 +154,18 @@ def _expression(column: Column) -> Any:  # noqa: ANN401
     return connect._expr
 
 
+def _is_of(module: str, value: object) -> bool:
+    # A Column has every attribute: they are names of fields.
+    return type(value).__module__ == f"pyspark.sql.connect.{module}"
+
+
 def _references(value: object) -> list[Any]:
     """Return the bound references in an expression, or in what an expression is made of."""
     if isinstance(value, (list, tuple)):
         return [reference for part in value for reference in _references(part)]
-    if not hasattr(value, "to_plan"):
+    if not _is_of("expressions", value):
         return []
-    if getattr(value, "_plan_id", None) is not None and hasattr(value, "_unparsed_identifier"):
+    if type(value).__name__ == "ColumnReference" and getattr(value, "_plan_id", None) is not None:
         return [value]
     return _references(list(vars(value).values()))
 
@@ -169,7 +174,7 @@ def _plan_ids(plan: object) -> set[int]:
     """Return the ids of a logical plan and of the plans that it is made of."""
     if isinstance(plan, (list, tuple)):
         return set().union(*map(_plan_ids, plan))
-    if not hasattr(plan, "_plan_id") or not hasattr(plan, "to_proto"):
+    if not _is_of("plan", plan):
         return set()
     own: Any = plan
     return {own._plan_id, *_plan_ids(list(vars(plan).values()))}
@@ -208,7 +213,7 @@ def _replaced(value: Any, names: Mapping[int, Any]) -> Any:  # noqa: ANN401
         return names[id(value)]
     if isinstance(value, (list, tuple)):
         return type(value)(_replaced(part, names) for part in value)
-    if not hasattr(value, "to_plan"):
+    if not _is_of("expressions", value):
         return value
     made = copy.copy(value)
     vars(made).update({name: _replaced(part, names) for name, part in vars(value).items()})
