@@ -13,11 +13,13 @@ case " $* " in
 *)
     {
         printf '[tool.uv]\nconstraint-dependencies = [\n'
-        sed -n 's/^\([A-Za-z0-9].*\) \\$/  "\1",/p' requirements.lock
+        sed -n 's/^\([A-Za-z0-9].*\) \\$/  "\1",/p' requirements.lock | sed 's/\[[a-z]*\]==/==/'
         echo ']'
     } >>"$work/pyproject.toml"
     ;;
 esac
 cd "$work"
 uv lock --quiet "$@"
-uv export --quiet --frozen --all-groups --no-emit-project --no-annotate --no-header >"$OLDPWD/requirements.lock"
+# pip, asked for hashes, takes a package with an extra only where the extra is locked with it.
+uv export --quiet --frozen --all-groups --no-emit-project --no-annotate --no-header |
+    sed 's/^coverage==/coverage[toml]==/' >"$OLDPWD/requirements.lock"
