@@ -22,7 +22,7 @@ find_python() {
 }
 
 # The lock's versions, but of PySpark.
-sed -n 's/^\([A-Za-z0-9].*\) \\$/\1/p' requirements.lock | grep -v '^pyspark' >"$work/constraints.txt"
+sed -n 's/^\([A-Za-z0-9].*\) \\$/\1/p' requirements.lock | sed 's/\[[a-z]*\]==/==/' | grep -v '^pyspark' >"$work/constraints.txt"
 rm -rf dist
 uv build --quiet
 uv tool run --quiet twine check --strict dist/*.whl dist/*.tar.gz
