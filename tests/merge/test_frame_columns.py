@@ -62,6 +62,19 @@ def test_a_source_whose_frames_have_aliases(spark: SparkSession, path: str) -> N
     assert rows(table.toDF().select("id", "v")) == [(1, 30), (2, 6)]
 
 
+def test_a_source_that_is_made_of_the_target(spark: SparkSession, path: str) -> None:
+    """The sides' aliases tell the columns apart."""
+    table = DeltaTable.forPath(spark, path)
+    target, source = table.toDF(), table.toDF().where("id = 1").alias("s")
+    merge = table.merge(source, target["id"] == source["id"])
+    merge.whenMatchedUpdate(set={"v": target["v"] + source["v"]}).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 10), (2, 6)]
+    table = table.alias("t")
+    source = table.toDF().where("t.id = 2").alias("s")
+    table.merge(source, F.col("t.id") == source["id"]).whenMatchedUpdate(set={"v": source["v"] * 2}).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 10), (2, 12)]
+
+
 def test_update_and_delete(spark: SparkSession, path: str) -> None:
     table = DeltaTable.forPath(spark, path)
     table.update(table.toDF()["id"] == 1, {"v": table.toDF()["v"] + 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -33,24 +34,8 @@ from deltamerge.storage.credentials import StoreOptions
 __all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
-class _LatestFrames:
-    """A table's frames at the latest version that was read, by alias: as long as it lasts, each is made once."""
-
-    def __init__(self) -> None:
-        self._version = -1
-        self._by_alias: dict[str | None, DataFrame] = {}
-
-    def made(self) -> tuple[DataFrame, ...]:
-        return tuple(self._by_alias.values())
-
-    def latest(self, table: Table, alias: str | None) -> DataFrame:
-        snapshot = table.snapshot()
-        if snapshot.version != self._version:
-            self._version, self._by_alias = snapshot.version, {}
-        if alias not in self._by_alias:
-            frame = table_frame(table, snapshot)
-            self._by_alias[alias] = frame if alias is None else frame.alias(alias)
-        return self._by_alias[alias]
+# How many of the frames that `toDF` returned a table knows, so that their columns are its own.
+_KNOWN_FRAMES = 16
 
 
 class DeltaTable(TableCommands):
@@ -64,7 +49,7 @@ class DeltaTable(TableCommands):
     def __init__(self, table: Table, alias: str | None = None) -> None:
         super().__init__(table)
         self._alias = alias
-        self._frames = _LatestFrames()
+        self._frames: deque[DataFrame] = deque(maxlen=_KNOWN_FRAMES)
 
     @classmethod
     def forPath(cls, sparkSession: SparkSession, path: str, hadoopConf: StoreOptions | None = None) -> DeltaTable:
@@ -232,6 +217,9 @@ class DeltaTable(TableCommands):
         aliased._frames = self._frames
         return aliased
 
+    def _known_frames(self) -> tuple[DataFrame, ...]:
+        return tuple(self._frames)
+
     def toDF(self) -> DataFrame:
         """Read the table at its latest version.
 
@@ -239,7 +227,10 @@ class DeltaTable(TableCommands):
             A frame that stays at that version. Merges, updates and deletes of this object take its columns
             (``table.toDF()["id"]``) as the table's.
         """
-        return self._frames.latest(self.table, self._alias)
+        frame = table_frame(self.table, self.table.snapshot())
+        frame = frame if self._alias is None else frame.alias(self._alias)
+        self._frames.append(frame)
+        return frame
 
     def at(self, version: int | None = None, timestamp: str | dt.datetime | dt.date | None = None) -> DataFrame:
         """Read the table at an earlier version.
@@ -352,7 +343,7 @@ class DeltaTable(TableCommands):
             condition,
             dedupe_by,
             skip_unchanged=skip_unchanged,
-            target_frames=self._frames.made,
+            target_frames=self._known_frames,
         )
 
     def delete(self, condition: Condition = None) -> None:
@@ -366,7 +357,7 @@ class DeltaTable(TableCommands):
             DeltaAnalysisException: The condition is wrong, or the table is append-only; nothing was changed.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
-        delete(self.table, self._alias, condition_of(condition), self._frames.made)
+        delete(self.table, self._alias, condition_of(condition), self._known_frames)
 
     def update(self, condition: Condition = None, set: Values | None = None) -> None:
         """Set columns of rows.
@@ -383,7 +374,7 @@ class DeltaTable(TableCommands):
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
         assignments = assignments_of(set, "'set'")
-        update(self.table, self._alias, condition_of(condition), assignments, self._frames.made)
+        update(self.table, self._alias, condition_of(condition), assignments, self._known_frames)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """List the table's commits, newest first.

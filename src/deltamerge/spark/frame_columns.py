@@ -59,7 +59,9 @@ def columns_by_name(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable
     return _by_plan_id(sides) if is_connect(spark) else _ByExprId(spark, sides).column
 
 
-def _only(name: str, found: Sequence[FrameSide]) -> FrameSide | None:
+def _only(name: str, found: Sequence[FrameSide], alias: str | None = None) -> FrameSide | None:
+    """Return the side that has a column; of several the one of the alias that the column was taken with."""
+    found = [side for side in found if alias is not None and side.qualifier == alias] or found
     if len(found) > 1:
         raise DeltaAnalysisException(
             "AMBIGUOUS_REFERENCE",
@@ -113,12 +115,12 @@ class _ByExprId:
             return None if parts is None else (*parts, str(expression.extractFieldName()))
         if kind != "AttributeReference":
             return None
-        side = _only(str(expression.name()), self._sides.get(str(expression.exprId().toString()), []))
+        qualifier, name = expression.qualifier(), str(expression.name())
+        own = [str(qualifier.apply(i)) for i in range(qualifier.size())]
+        side = _only(name, self._sides.get(str(expression.exprId().toString()), []), own[-1] if own else None)
         if side is None:
             return None
-        own = expression.qualifier()
-        qualifier = [side.qualifier] if side.qualifier is not None else [own.apply(i) for i in range(own.size())]
-        return (*map(str, qualifier), str(expression.name()))
+        return (*(own if side.qualifier is None else [side.qualifier]), name)
 
     def _rebuilt(self, node: Any) -> Any:  # noqa: ANN401
         """Make a case class again, with other nodes in it."""

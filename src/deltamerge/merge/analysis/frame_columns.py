@@ -33,9 +33,9 @@ def with_columns_by_name(spark: SparkSession, statement: MergeStatement) -> Merg
     by_name = columns_by_name(spark, sides)
 
     def named(expression: Expression) -> Expression:
-        if expression.column is None or not is_bound(expression.column):
+        column = None if expression.column is None else by_name(expression.column)
+        if column is expression.column:
             return expression
-        column = by_name(expression.column)
         return replace(expression, column=column, text=printed_sql(str(column)))
 
     return replace(
