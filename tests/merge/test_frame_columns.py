@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -13,7 +14,7 @@ from combinations import combinations
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
 
-from .tables import EXECUTOR, frame, rows
+from .tables import CONNECT, EXECUTOR, frame, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,7 +100,11 @@ def _of_both(target: DataFrame, source: DataFrame, other: DataFrame) -> Any:
     return target["id"] == target["id"], target.where("v = 5")
 
 
-@pytest.mark.parametrize("case", [_of_another_frame, _renamed_meanwhile, _shadowed, _of_both])
+# Spark 4.0 takes a column of a frame over Connect by its name where the frame has another one of that name.
+SHADOWED = [] if CONNECT and pyspark.__version__.startswith("4.0.") else [_shadowed]
+
+
+@pytest.mark.parametrize("case", [_of_another_frame, _renamed_meanwhile, *SHADOWED, _of_both])
 def test_columns_that_no_side_has(spark: SparkSession, path: str, case: Any) -> None:
     table, source, other = (DeltaTable.forPath(spark, path), *(frame(spark, SCHEMA, SOURCE) for _ in range(2)))
     found = case(table.toDF(), source, other)
