@@ -5,6 +5,9 @@ PYTEST = $(PYTHON) -m pytest
 # Two processes share out the tests, each with a Spark of its own.
 SHARED = -n 2 --dist worksteal
 
+# Where this is set, each process and each of Spark's Python workers would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The JVM's second compiler takes more of two processors than it gives back, even in a run of ten minutes.
 SHORT = DELTAMERGE_TEST_JAVA=-XX:TieredStopAtLevel=1
 
@@ -92,7 +95,7 @@ test-connect: setup
 	$(SHORT) DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
 
 test-oracle: setup
-	$(PYTEST) -q $(SHARED) -m "oracle and not matrix"
+	$(SHORT) $(PYTEST) -q $(SHARED) -m "oracle and not matrix"
 
 test-golden: setup
 	@test -f "$(DELTAMERGE_GOLDEN)/manifest.json" || { echo "DELTAMERGE_GOLDEN=folder make test-golden"; exit 1; }

@@ -8,13 +8,15 @@ The two kinds of session cannot live in one process, so each mode is a run of py
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +27,7 @@ from urllib.parse import urlsplit
 import hypothesis
 import pytest
 
+from combinations import ALL
 from corpus.deltamerge_engine import is_ci
 from oracle.client import LineProcess, start_oracle
 from oracle.environment import build, find
@@ -38,6 +41,7 @@ EXECUTOR = os.environ.get("DELTAMERGE_TEST_EXECUTOR")
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SERVER = "DELTAMERGE_TEST_SERVER"
 SERVER_LOG = "DELTAMERGE_TEST_SERVER_LOG"
+RECORDED = Path(__file__).parent / "corpus"
 CONNECTED = pytest.StashKey[bool]()
 START_SECONDS = 120
 
@@ -64,13 +68,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out what is only for Connect where the session is a classic one; over Connect it chooses.
 
     Tests without Spark are quick unless they are marked as slow; those with Spark where they are marked as quick.
-    Over Connect those run that are quick or whose subject meets the session in ways of its own (``sessions``).
+    Over Connect those run that are quick or whose subject meets the session in ways of its own (``sessions``), with
+    some of their parameters.
     """
     for item in items:
         if not _uses_spark(item) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
     if CONNECT:
-        chosen = [item for item in items if _uses_spark(item) and _meets_the_session(item)]
+        chosen = _some_of_each([item for item in items if _uses_spark(item) and _meets_the_session(item)])
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
     else:
@@ -78,6 +83,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("connect"):
                 item.add_marker(reason)
+
+
+def _some_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Every third case of each test that has parameters; all recorded cases, which run on one kind of session each."""
+    if ALL:
+        return list(items)
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+    counted = [(item, next(numbers[item.nodeid.split("[")[0]])) for item in items]
+    return [item for item, number in counted if number % 3 == 0 or RECORDED in item.path.parents]
 
 
 def _uses_spark(item: pytest.Item) -> bool:

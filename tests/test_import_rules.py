@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,11 @@ def imports_of(path: Path) -> Iterator[Import]:
 
 FILES = sorted((SOURCE / "deltamerge").rglob("*.py"))
 MODULES = frozenset(map(module_name, FILES))
-IMPORTS = [found for path in FILES for found in imports_of(path)]
+
+
+@cache
+def all_imports() -> list[Import]:
+    return [found for path in FILES for found in imports_of(path)]
 
 
 def is_in(module: str, room: str) -> bool:
@@ -167,7 +172,7 @@ def test_every_module_has_a_layer(path: Path) -> None:
 
 
 def test_lower_modules_never_import_higher_ones() -> None:
-    own = [found for found in IMPORTS if found.imported.split(".")[0] == "deltamerge"]
+    own = [found for found in all_imports() if found.imported.split(".")[0] == "deltamerge"]
     assert own
     report(
         [
@@ -179,14 +184,14 @@ def test_lower_modules_never_import_higher_ones() -> None:
 
 
 def test_the_package_itself_is_imported_by_the_command_line_only() -> None:
-    report([found for found in IMPORTS if found.imported == "deltamerge" and not is_in(found.importer, "cli")])
+    report([found for found in all_imports() if found.imported == "deltamerge" and not is_in(found.importer, "cli")])
 
 
 def test_renderings_know_of_the_merge_only_its_outcome() -> None:
     report(
         [
             found
-            for found in IMPORTS
+            for found in all_imports()
             if is_in(found.importer, "render")
             and found.imported.startswith("deltamerge.")
             and not found.imported.startswith("deltamerge.render.")
@@ -199,7 +204,7 @@ def test_libraries_stay_in_their_rooms() -> None:
     report(
         [
             found
-            for found in IMPORTS
+            for found in all_imports()
             if (library := found.imported.split(".")[0]) in ONLY_IN
             and not any(is_in(found.importer, room) for room in ONLY_IN[library])
         ]
@@ -210,7 +215,7 @@ def test_these_rooms_do_without_spark() -> None:
     report(
         [
             found
-            for found in IMPORTS
+            for found in all_imports()
             if found.imported.split(".")[0] == "pyspark"
             and not found.typing_only
             and any(is_in(found.importer, room) for room in WITHOUT_SPARK)
@@ -220,14 +225,14 @@ def test_these_rooms_do_without_spark() -> None:
 
 
 def test_imports_stand_at_the_top() -> None:
-    report([found for found in IMPORTS if found.in_function and found.imported not in OPTIONAL])
+    report([found for found in all_imports() if found.in_function and found.imported not in OPTIONAL])
 
 
 def test_what_tasks_run_imports_nothing_of_the_package_but_itself() -> None:
     report(
         [
             found
-            for found in IMPORTS
+            for found in all_imports()
             if is_in(found.importer, "workers")
             and found.imported.startswith("deltamerge.")
             and not found.imported.startswith("deltamerge.workers.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from deltamerge import exceptions
@@ -12,12 +13,16 @@ from deltamerge.exceptions import DeltaTableException
 from deltamerge.sqlstates import SQLSTATES
 
 SOURCE = Path(__file__).parents[1] / "src" / "deltamerge"
-MODULES = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py") if path.name != "sqlstates.py"}
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py") if path.name != "sqlstates.py"}
 
 
 def raised() -> Iterator[tuple[str, str]]:
     """The patterns of the error classes that are given to an exception of the package, with their places."""
-    for path, tree in MODULES.items():
+    for path, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 kind = ast.unparse(node.func)
@@ -41,7 +46,7 @@ def test_every_raised_class_has_an_sqlstate() -> None:
 
 
 def test_every_class_of_the_table_is_used() -> None:
-    nodes = [node for tree in MODULES.values() for node in ast.walk(tree)]
+    nodes = [node for tree in modules().values() for node in ast.walk(tree)]
     whole = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     built = {pattern(node) for node in nodes if isinstance(node, ast.JoinedStr)} - {"[A-Z_]+"}
     unused = [c for c in SQLSTATES if c not in whole and not any(re.fullmatch(one, c) for one in built)]

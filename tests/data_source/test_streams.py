@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.sessions, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def read(spark: SparkSession, path: object, **options: Any) -> DataFrame:
@@ -35,6 +35,7 @@ def ids(spark: SparkSession, path: Path) -> list[int]:
     return sorted(row.id for row in spark.read.format("delta").load(str(path)).select("id").collect())
 
 
+@pytest.mark.sessions
 def test_what_is_new_is_read_once(registered: SparkSession, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     write_delta(registered.range(3), str(source))
@@ -62,6 +63,7 @@ def test_batches_have_limits(registered: SparkSession, tmp_path: Path) -> None:
     assert [row.operationMetrics["numOutputRows"] for row in history] == ["2", "3", "3"]
 
 
+@pytest.mark.sessions
 def test_a_batch_that_is_written_again_is_there_once(registered: SparkSession, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     write_delta(registered.range(3), str(source))

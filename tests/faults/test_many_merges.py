@@ -20,7 +20,7 @@ from storage.s3 import with_settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MERGES = int(os.environ.get("DELTAMERGE_SESSION_MERGES", "20"))
+MERGES = int(os.environ.get("DELTAMERGE_SESSION_MERGES", "12"))
 SAMPLES = 10
 EXECUTORS = ("auto", "auto", "low_shuffle", "classic")
 # What a merge may leave behind, by the slope over the second half.

@@ -23,7 +23,7 @@ from faults.writer import GO, KEYS, expected
 from storage.s3 import BUCKET, server
 
 WRITERS = int(os.environ.get("DELTAMERGE_WRITERS", "2"))
-MERGES = int(os.environ.get("DELTAMERGE_MERGES", "10"))
+MERGES = int(os.environ.get("DELTAMERGE_MERGES", "5"))
 KILLS = int(os.environ.get("DELTAMERGE_KILLS", "1"))
 SECONDS = 1800
 SETTINGS = {

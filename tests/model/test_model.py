@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 FEW = 6
-EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "9"))
+EXAMPLES = int(os.environ.get("DELTAMERGE_MODEL_EXAMPLES", "6"))
 # Processes that share out the tests share out the examples too.
 PARTS = 3
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}

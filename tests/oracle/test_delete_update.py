@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from combinations import ALL
 from corpus.canonical import canonical_lines
 from deltamerge import DeltaTable
 from merge.tables import actions, commit_info, latest_version
@@ -76,7 +77,7 @@ def committed(path: str) -> dict[str, Any]:
     return {name: info.get(name) for name in names}
 
 
-@pytest.mark.parametrize("feature", PROPERTIES)
+@pytest.mark.parametrize("feature", PROPERTIES if ALL else ["vectors and feed", "row tracking"])
 def test_beside_delta_spark(feature: str, oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     """The same statements on a table and its copy: the same rows, metrics and changes; each reads the other's."""
     ours, theirs = table(oracle, tmp_path / "ours", PROPERTIES[feature]), str(tmp_path / "theirs")

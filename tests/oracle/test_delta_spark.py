@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from combinations import ALL
 from corpus.cases import Case, load_cases
 from corpus.deltamerge_engine import Deltamerge
 from corpus.expected_failures import reason
@@ -77,7 +78,7 @@ def comparable(outcome: Outcome) -> Outcome:
     return replace(outcome, message="", metrics=counted, reported_metrics=None, parameters={})
 
 
-@pytest.mark.parametrize("case", parameters(MERGED_TWICE))
+@pytest.mark.parametrize("case", parameters(MERGED_TWICE if ALL else MERGED_TWICE[::2]))
 def test_merge_over_a_merge(case: Case, oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
     engine = Deltamerge(tmp_path / "made")
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"

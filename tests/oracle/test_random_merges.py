@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from combinations import ALL
 from corpus.outcome import Outcome
 
 from .client import LineProcess, RequestFailed
@@ -22,7 +23,7 @@ from .random_merges.shrink import candidates, shrink
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MERGES = 60
+MERGES = 60 if ALL else 20
 IN_ONE_TEST = 20
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from combinations import ALL
 from corpus.deltamerge_engine import Deltamerge
 from corpus.statements import StatementCase, filled, load_statements, run_statements
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.oracle
 
-EVERY = 5
+EVERY = 5 if ALL else 10
 """Of so many recorded cases one runs."""
 CASES = [case for case in load_statements() if case.values["after"]][1::EVERY]
 

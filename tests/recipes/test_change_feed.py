@@ -62,7 +62,6 @@ def test_newest_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert apply_changes(path, spark.createDataFrame(USERS, FEED), **AUTO_CDC).version is None
 
 
-@pytest.mark.sessions
 def test_history(spark: SparkSession, tmp_path: Path) -> None:
     expected = [
         (123, "Isabel", "Chihuahua", 5, 6),
