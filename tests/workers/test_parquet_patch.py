@@ -203,3 +203,28 @@ def test_what_goes_through_spark_instead(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"at": pa.array([0], pa.timestamp("us"))}), path, use_deprecated_int96_timestamps=True)
     assert reason_not_to_patch(pq.ParquetFile(path)) == "column at is INT96"
+
+
+def test_columns_of_distinct_values_get_no_dictionary(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    numbers = np.random.default_rng(1).permutation(60_000)
+    columns = {
+        "distinct": pa.array(numbers),
+        "repeated": pa.array(numbers % 100),
+        "texts": pa.array([f"{number:060}" for number in numbers]),
+        "words": pa.array([f"word {number % 50}" for number in numbers]),
+        "decimals": pa.array(numbers).cast(pa.decimal128(20, 0)),
+        "some": pa.array(numbers % 3, mask=numbers % 2 == 0),
+    }
+    table = pa.table({**columns, "small": pa.array([[1]] * len(numbers))})
+    pq.write_table(table, source, row_group_size=50_000, data_page_size=1 << 14)
+    assert patch_file(LOCAL_FILES, str(source), str(target), blocks([7])).rows == len(numbers) - 1
+    new = pq.ParquetFile(target)
+    with_dictionary = {
+        column.path_in_schema
+        for column in map(new.metadata.row_group(0).column, range(new.metadata.num_columns))
+        if column.has_dictionary_page
+    }
+    assert with_dictionary == {"repeated", "words", "some", "small.list.element"}
+    assert new.read().equals(table.take(np.delete(np.arange(len(numbers)), 7)).combine_chunks())
+    assert target.stat().st_size < source.stat().st_size

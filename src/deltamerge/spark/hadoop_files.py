@@ -16,13 +16,17 @@ from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.hadoop_store import ATOMIC_RENAME, FoundFile
 
 # Hadoop would ask a name node that does not answer for minutes.
-_PATIENCE = {
+_CLIENT = {
     "ipc.client.connect.max.retries": "2",
     "ipc.client.connect.max.retries.on.timeouts": "1",
     "ipc.client.connect.timeout": "2000",
     "ipc.client.connect.retry.interval": "500",
     "dfs.client.failover.max.attempts": "4",
     "dfs.client.retry.policy.enabled": "false",
+    # A name node does not know yet that a small file is complete when it is asked for the first time. Hadoop would ask
+    # again after 400 ms; the doubled waits come to as many seconds as Hadoop's own.
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+    "dfs.client.block.write.locateFollowingBlock.retries": "10",
 }
 
 _lock = threading.Lock()
@@ -39,7 +43,7 @@ class JvmFiles:
         self._jvm = context._jvm
         self._gateway = context._gateway
         self._conf = java.sessionState().newHadoopConf()
-        for key, value in _PATIENCE.items():
+        for key, value in _CLIENT.items():
             self._conf.set(key, value)
         self._root = self._jvm.org.apache.hadoop.fs.Path(url).toUri()
         self._url = url

@@ -219,7 +219,7 @@ class Files:
         client, key = self._client_of(path)
         if client is None:
             with opening(is_first=not self._opened):
-                return ArrowRanges(self._system, self._key(path))
+                return ArrowRanges(self._system, self._key(path), is_hdfs=self.kind == "hdfs")
         # Azure has no requests for a file's end.
         return StoreRanges(client, key, has_suffixes=self.kind != "az")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
@@ -23,6 +23,11 @@ from deltamerge.workers.table_columns import FIELD_ID, can_become, in_type, leav
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
 PATCH_SCHEMA = "path STRING, rows BIGINT, size BIGINT, footer BINARY"
+# Of a column that takes less, its encoding does not matter.
+_SMALL_COLUMN_BYTES = 64 << 10
+_BYTES_OF_A_VALUE = {"INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+# An index into a dictionary takes no more; where a page has more, it has the values themselves.
+_BYTES_OF_AN_INDEX = 4
 _DELTA_ENCODINGS = frozenset(
     {"DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "BYTE_STREAM_SPLIT"}
 )
@@ -71,13 +76,15 @@ def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
     encodings: dict[str, str] = {}
     compression: dict[str, str] = {}
     has_index = False
-    for index in range(metadata.num_columns if metadata.num_row_groups else 0):
-        column = metadata.row_group(0).column(index)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    for index in range(metadata.num_columns if groups else 0):
+        column = groups[0].column(index)
         path = column.path_in_schema
         compression[path] = _CODECS.get(column.compression, column.compression)
         has_index |= column.has_column_index
         if any("DICTIONARY" in encoding for encoding in column.encodings):
-            dictionaries.append(path)
+            if _is_worth_a_dictionary([group.column(index) for group in groups], file.schema.column(index).length):
+                dictionaries.append(path)
         else:
             for name in _DELTA_ENCODINGS.intersection(column.encodings):
                 encodings[path] = name
@@ -92,6 +99,31 @@ def writer_options(file: pq.ParquetFile) -> dict[str, Any]:
         "store_schema": b"ARROW:schema" in (metadata.metadata or {}),
         "write_page_index": has_index,
     }
+
+
+def _is_worth_a_dictionary(chunks: Sequence[Any], fixed_length: int) -> bool:
+    """Return whether dictionaries made a column's chunks smaller, as far as the footer tells.
+
+    Without them, values that are mostly distinct are written several times as fast, and take less.
+
+    Args:
+        fixed_length: The bytes of a value, if its type is FIXED_LEN_BYTE_ARRAY.
+    """
+    size = sum(chunk.total_uncompressed_size for chunk in chunks)
+    if size < _SMALL_COLUMN_BYTES:
+        return True
+    values = sum(chunk.num_values for chunk in chunks)
+    width = _BYTES_OF_A_VALUE.get(chunks[0].physical_type) or max(fixed_length, 0)
+    if width:
+        return bool(size < values * width)
+    return bool(sum(map(_bytes_of_data_pages, chunks)) <= values * _BYTES_OF_AN_INDEX)
+
+
+def _bytes_of_data_pages(chunk: Any) -> float:  # noqa: ANN401
+    """Return about how many bytes a chunk has after its dictionary, without compression."""
+    dictionary = chunk.data_page_offset - chunk.dictionary_page_offset if chunk.has_dictionary_page else 0
+    of_data = 1 - dictionary / chunk.total_compressed_size
+    return float(chunk.total_uncompressed_size * of_data)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

@@ -18,8 +18,6 @@ from deltamerge.workers.remote_ranges import Ranges
 
 _REQUESTS = 16
 _PART_BYTES = 4 << 20
-# What lies between two ranges is read with them where a request of its own would take longer.
-_GAP_BYTES = 1 << 20
 # A file of this size is requested as a whole: its columns alone would take as long.
 _SMALL_BYTES = 4 << 20
 
@@ -51,7 +49,7 @@ class RemoteFile:
             int96: The unit of INT96 timestamps.
             keep: Whether they stay as long as this object, for others that open them.
         """
-        wanted = _united(ranges)
+        wanted = _united(ranges, self._ranges.gap)
         if wanted and keep:
             with self._lock:
                 self._kept = self._with(self._kept, [(0, self.size)] if self.size <= _SMALL_BYTES else wanted)
@@ -104,10 +102,10 @@ def column_ranges(metadata: Any, names: Sequence[str], groups: Iterable[int]) ->
     return found
 
 
-def _united(ranges: Iterable[_Span]) -> list[_Span]:
+def _united(ranges: Iterable[_Span], gap: int) -> list[_Span]:
     united: list[_Span] = []
     for first, end in sorted(ranges):
-        if united and first - united[-1][1] <= _GAP_BYTES:
+        if united and first - united[-1][1] <= gap:
             united[-1] = (united[-1][0], max(end, united[-1][1]))
         else:
             united.append((first, end))

@@ -8,15 +8,19 @@ from deltamerge.workers.obstore_client import ObstoreClient
 
 # A request takes as long as the transfer of some megabytes; this much holds most footers.
 _TAIL_BYTES = 1 << 16
+_STORE_GAP = 1 << 20
+_HDFS_GAP = 1 << 17
 
 
 class Ranges(Protocol):
     """A remote file as it was when it was opened.
 
     `version` is its size in bytes and when it was changed, nanoseconds since 1970; `tail` are the bytes at its end that
-    are known already.
+    are known already; `gap` is how many bytes between two ranges are read with them, since a request of its own would
+    take longer.
     """
 
+    gap: int
     version: tuple[int, int]
     tail: Any
 
@@ -32,11 +36,12 @@ class Ranges(Protocol):
 class ArrowRanges:
     """A file that one of PyArrow's file systems opens."""
 
-    def __init__(self, system: Any, key: str) -> None:  # noqa: ANN401
+    def __init__(self, system: Any, key: str, *, is_hdfs: bool) -> None:  # noqa: ANN401
         info = system.get_file_info(key)
         if not info.is_file:
             raise FileNotFoundError(key)
         self._file = system.open_input_file(key)
+        self.gap = _HDFS_GAP if is_hdfs else _STORE_GAP
         self.version: tuple[int, int] = (info.size, info.mtime_ns)
         self.tail = self.read(max(0, info.size - _TAIL_BYTES), info.size)
 
@@ -53,6 +58,7 @@ class StoreRanges:
     def __init__(self, client: ObstoreClient, key: str, *, has_suffixes: bool) -> None:
         self._client = client
         self._key = key
+        self.gap = _STORE_GAP
         if has_suffixes:
             meta, self.tail = client.get(key, {"range": {"suffix": _TAIL_BYTES}})
         else:
