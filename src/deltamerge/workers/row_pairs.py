@@ -33,7 +33,8 @@ class RowPairs:
         sources: For each the source's row, or `NO_SOURCE`.
         clauses: For each the number of the MATCHED clause that takes the pair, `by_source_number` of the BY SOURCE
             clause that takes the row, `NO_CLAUSE` or `MOVED`.
-        values: For each the row of what was computed of it, or `NO_VALUES`; None where that is so for all.
+        values: For each the row of what was computed of it, or `NO_VALUES`; None where that is so for all. Several
+            may have the same row, whose number is then higher than those of all rows that come first before it.
     """
 
     rows: np.ndarray[Any, Any]
@@ -53,7 +54,11 @@ class RowPairs:
 
     @property
     def valued(self) -> RowPairs:
-        return self.among(slice(0) if self.values is None else self.values != NO_VALUES)
+        """The first pair of each row of values."""
+        if self.values is None:
+            return self.among(slice(0))
+        highest = np.maximum.accumulate(self.values)
+        return self.among(np.diff(highest, prepend=NO_VALUES) > 0)
 
     @property
     def matched_sources(self) -> np.ndarray[Any, Any]:

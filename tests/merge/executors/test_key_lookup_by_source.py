@@ -186,6 +186,12 @@ BY_SOURCE_UPDATES = (
         "WHEN MATCHED AND length(t.name) + s.v > 3 THEN UPDATE SET v = s.v "
         "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'gone'"
     ),
+    # The same values in all rows that a clause takes.
+    (
+        "WHEN MATCHED THEN UPDATE SET v = s.v, name = 'seen' "
+        "WHEN NOT MATCHED BY SOURCE AND t.id % 3 = 1 THEN UPDATE SET v = -1, name = NULL "
+        "WHEN NOT MATCHED BY SOURCE AND t.id <> 21 THEN UPDATE SET day = DATE'2024-01-02', name = 'gone', v = 0"
+    ),
 )
 
 

@@ -11,7 +11,15 @@ from pyroaring import BitMap64
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.key_matching import Pairs, fires_twice, matched_sources, updating_sources
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, SKIPPED, RowPairs, by_source_number, write_pairs
+from deltamerge.workers.row_pairs import (
+    NO_CLAUSE,
+    NO_SOURCE,
+    NO_VALUES,
+    SKIPPED,
+    RowPairs,
+    by_source_number,
+    write_pairs,
+)
 
 
 def pairs_of(folder: Path, name: str, *found: tuple[int, int, int]) -> Pairs:
@@ -41,3 +49,18 @@ def test_source_rows_in_several_pairs(found: list[Pairs], tmp_path: Path) -> Non
     assert not fires_twice([], 0)
     assert fires_twice([*found, pairs_of(tmp_path, "c", (0, 3, 0))], 5)
     assert fires_twice([pairs_of(tmp_path, "d", (0, 1, 0), (1, 1, 0))], 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "first"),
+    [
+        (None, []),
+        ([NO_VALUES, NO_VALUES], []),
+        ([4, NO_VALUES, 5, 6], [0, 2, 3]),
+        ([NO_VALUES, 7, 7, 8, 7, NO_VALUES, 8, 9, 7], [1, 3, 7]),
+    ],
+)
+def test_first_pair_of_each_row_of_values(values: list[int] | None, first: list[int]) -> None:
+    rows = np.arange(0 if values is None else len(values))
+    pairs = RowPairs(rows, rows, rows, None if values is None else np.array(values))
+    assert pairs.valued.rows.tolist() == first

@@ -212,6 +212,22 @@ class MergeReferences:
                     source.update(map(merge.source_schema.names.index, part.source_columns))
         return frozenset(target), frozenset(source)
 
+    def are_literals(self, outputs: Mapping[tuple[ClauseKind, int], Collection[int]]) -> bool:
+        """Return whether clauses set output columns to literals alone, which are the same in all rows.
+
+        Args:
+            outputs: As in `read_by_updates`.
+        """
+        for clause in (*self.merge.matched, *self.merge.not_matched_by_source):
+            for output in (clause.outputs[index] for index in outputs.get(clause.key, ())):
+                if not isinstance(output, TakeValue):
+                    return False
+                if not all(
+                    isinstance(leaf, Literal) for leaf in leaves(self._tree(clause.clause.values[output.index]))
+                ):
+                    return False
+        return True
+
     @cached_property
     def _clauses(self) -> Mapping[tuple[str, int], ClauseReferences]:
         return {c.key: self._references(c) for c in self.merge.clauses}

@@ -41,6 +41,7 @@ class LookupRecipe:
         moving: By the same code the partition columns that the clause may set to another value.
         pair_target: The positions of the target's columns that Spark reads of a pair; None for all.
         pair_source: The same of the source's columns.
+        sets_literals: Whether all that Spark computes of pairs is the same for all pairs of a clause.
         computes: Whether a clause sets a value, or has a condition, that may be another one for each pair.
         before: The table's columns as its data files have them, by their names in the table.
         stored: The same of the files that are written.
@@ -66,6 +67,7 @@ class LookupRecipe:
     moving: Mapping[int, tuple[str, ...]]
     pair_target: frozenset[int] | None
     pair_source: frozenset[int] | None
+    sets_literals: bool
     computes: bool
     before: Mapping[str, pa.Field]
     stored: Mapping[str, pa.Field]
@@ -161,6 +163,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         moving={} if changed == "spark" else _moving(context, (*matched, *by_source)),
         pair_target=None if read is None else read[0],
         pair_source=None if read is None else read[1],
+        sets_literals=changed == "pair_values" and not undecided and references.are_literals(evaluated),
         computes=not reads_pairs and _computes(context, clauses),
         before=before,
         stored=stored_columns(merge.output_schema, context.mapping_mode),

@@ -149,7 +149,7 @@ class PairFrames:
                 *(StructField(name, _TYPES.get(place, LongType())) for name, place in places.items()),
             ]
         )
-        rows = sum(pairs.count if among == "all" or recipe.undecided else pairs.taken for pairs in found)
+        rows = sum(self._rows_at_most(pairs, among) for pairs in found)
         spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
         as_scanned = {names.target(i): scanned(F.col(names.target(i)), f, mode) for i, f in of_target}
@@ -159,10 +159,15 @@ class PairFrames:
         # Of so few rows every core would write a file.
         return frame.coalesce(1) if in_driver and rows <= self.execution.limits.one_task_rows else frame
 
+    def _rows_at_most(self, pairs: Pairs, among: Among) -> int:
+        if among == "valued" and self.recipe.sets_literals:
+            return len(self.recipe.updates)
+        return pairs.count if among == "all" or self.recipe.undecided else pairs.taken
+
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
         limits, staged = self.execution.limits, self.staged
         width = staged.bytes_in_memory / max(1, staged.rows)
-        size = sum(pairs.file.size for pairs in found)
+        size = sum(pairs.file.size for pairs in found) if self.of_target != frozenset() else 0
         return (
             staged.bytes_in_memory <= limits.driver_source_bytes
             and 2 * width * rows <= limits.driver_rows_bytes

@@ -92,7 +92,7 @@ def _kept(frames: PairFrames, evaluated: DataFrame, count: int) -> KeptRows:
 
 
 def _numbered(frames: PairFrames) -> tuple[tuple[Pairs, ...], int]:
-    """Give a row of values to each pair of which something is to be evaluated."""
+    """Give a row of values to each pair of which something is to be evaluated; one to all whose values are the same."""
     execution, recipe = frames.execution, frames.recipe
     computing = [code for code, columns in recipe.pair_columns.items() if columns or code in recipe.pair_holds]
     found, count = [], 0
@@ -102,11 +102,21 @@ def _numbered(frames: PairFrames) -> tuple[tuple[Pairs, ...], int]:
         if recipe.undecided:
             asked |= of_file.sources != NO_SOURCE
         values = np.full(len(asked), NO_VALUES)
-        values[asked] = np.arange(count, count + int(asked.sum()))
-        count += int(asked.sum())
+        rows = _first_of_each(of_file.clauses[asked]) if recipe.sets_literals else np.arange(int(asked.sum()))
+        values[asked] = rows + count
+        count += int(rows.max(initial=-1)) + 1
         path = write_pairs(execution.files, execution.scratch, replace(of_file, values=values))
         found.append(replace(pairs, path=path))
     return tuple(found), count
+
+
+def _first_of_each(clauses: _Numbers) -> _Numbers:
+    """Number clauses in the order in which they first take a pair; return each pair's number."""
+    found = np.zeros(len(clauses), np.int64)
+    of_clauses = [clauses == clause for clause in distinct(clauses)]
+    for number, of_clause in enumerate(sorted(of_clauses, key=np.argmax)):
+        found[of_clause] = number
+    return found
 
 
 def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
