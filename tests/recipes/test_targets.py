@@ -1,4 +1,4 @@
-"""The options of a call reach every table that it opens."""
+"""The tables that a call makes and opens: all get its options, and columns of any name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 import deltamerge
 from deltamerge import DeltaTable, apply_changes, upsert
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.recipes.targets import place_of
 from deltamerge.spark import table as tables
 from deltamerge.spark.catalog import warehouse_location
 from deltamerge.storage.store import Store, open_store
@@ -55,3 +57,23 @@ def test_the_quarantine_of_a_table_that_was_opened_with_options(
     upsert(table, spark.sql("SELECT 'x' AS id"), "id", quarantine=str(tmp_path / "bad"))
     assert opened["bad"]
     assert all(options == OPTIONS for each in opened.values() for options in each)
+
+
+def test_columns_with_spaces(spark: SparkSession, tmp_path: Path) -> None:
+    target, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    spaced = {"delta.columnMapping.mode": "name"}
+    deltamerge.write_delta(spark.sql("SELECT 1 AS `cust id`, 10 AS `e mail`"), target, properties=spaced)
+    given = spark.sql("SELECT * FROM VALUES ('2', '20'), ('x', '30') AS u(`cust id`, `e mail`)")
+    upsert(target, given, "cust id", quarantine=bad)
+    assert sorted(map(tuple, DeltaTable.forPath(spark, target).toDF().collect())) == [(1, 10), (2, 20)]
+    assert [row["cust id"] for row in DeltaTable.forPath(spark, bad).toDF().collect()] == ["x"]
+    fed = str(tmp_path / "fed")
+    apply_changes(fed, spark.sql("SELECT 1 AS `cust id`, 7 AS `n o`, 1 AS seq"), "cust id", "seq")
+    apply_changes(fed, spark.sql("SELECT 1 AS `cust id`, 8 AS `n o`, 2 AS seq"), "cust id", "seq")
+    assert [row["n o"] for row in DeltaTable.forPath(spark, fed).toDF().collect()] == [8]
+
+
+def test_a_table_that_cannot_be_made_says_why(spark: SparkSession, tmp_path: Path) -> None:
+    nothing = spark.sql("SELECT 1 AS id, 1 AS seq, 2 AS `ID `, 3 AS ID").drop("seq")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_DUPLICATE_COLUMNS"):
+        place_of(spark, str(tmp_path / "t")).open_or_create(nothing.schema)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -13,6 +12,8 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.features.column_mapping import MODE, NAME, invalid_names
+from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import open_table
@@ -49,13 +50,17 @@ class TargetPlace:
         return DeltaTable.forPath(self.spark, self.path, self.options)
 
     def open_or_create(self, schema: StructType) -> DeltaTable:
-        """Open the table; a path without one gets a new table."""
+        """Open the table; a path without one gets a new table, whose columns may have any name."""
         if self.path is not None and self.opened is None:
             table = open_table(self.spark, self.path, self.options)
             if not table_exists(table.store):
-                # Another writer may create it meanwhile; then this one is opened.
-                with suppress(DeltaAnalysisException):
-                    write_table(table, empty_frame(self.spark, schema), FrameWrite("error"))
+                properties = {MODE: NAME} if invalid_names(parse_schema(schema.json())) else {}
+                try:
+                    write_table(table, empty_frame(self.spark, schema), FrameWrite("error", properties=properties))
+                except DeltaAnalysisException:
+                    # Another writer may have created it meanwhile.
+                    if not table_exists(table.store):
+                        raise
         return self.open()
 
     def beside(self, folder: str, other: str | None) -> TargetPlace:
