@@ -217,7 +217,9 @@ def test_columns_of_distinct_values_get_no_dictionary(tmp_path: Path) -> None:
         "some": pa.array(numbers % 3, mask=numbers % 2 == 0),
     }
     table = pa.table({**columns, "small": pa.array([[1]] * len(numbers))})
-    pq.write_table(table, source, row_group_size=50_000, data_page_size=1 << 14)
+    with pq.ParquetWriter(source, table.schema, data_page_size=1 << 14) as writer:
+        writer.write_table(table, row_group_size=50_000)
+        writer.write_table(table.slice(0, 0))
     assert patch_file(LOCAL_FILES, str(source), str(target), blocks([7])).rows == len(numbers) - 1
     new = pq.ParquetFile(target)
     with_dictionary = {

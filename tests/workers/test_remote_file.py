@@ -127,7 +127,7 @@ def test_ranges_of_obstore_are_of_one_version() -> None:
 def test_ranges_of_a_file_system_of_pyarrow(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
-    ranges = ArrowRanges(pafs.LocalFileSystem(), str(path), is_hdfs=False)
+    ranges = ArrowRanges(pafs.LocalFileSystem(), str(path), 1 << 20)
     assert (ranges.version[0], bytes(ranges.tail), bytes(ranges.read(2, 5))) == (10, b"0123456789", b"234")
     with pytest.raises(FileNotFoundError):
-        ArrowRanges(pafs.LocalFileSystem(), str(tmp_path / "absent"), is_hdfs=False)
+        ArrowRanges(pafs.LocalFileSystem(), str(tmp_path / "absent"), 1 << 20)

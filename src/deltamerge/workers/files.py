@@ -21,7 +21,7 @@ from deltamerge.workers.file_systems import account_of, connect, key_of
 from deltamerge.workers.first_contact import opening
 from deltamerge.workers.obstore_client import ObstoreClient, obstore_client
 from deltamerge.workers.remote_file import RemoteFile, column_ranges
-from deltamerge.workers.remote_ranges import ArrowRanges, Ranges, StoreRanges
+from deltamerge.workers.remote_ranges import HDFS_GAP, STORE_GAP, ArrowRanges, Ranges, StoreRanges
 from deltamerge.workers.remote_upload import StoreUpload
 from deltamerge.workers.request_counter import RequestCounter
 
@@ -219,7 +219,7 @@ class Files:
         client, key = self._client_of(path)
         if client is None:
             with opening(is_first=not self._opened):
-                return ArrowRanges(self._system, self._key(path), is_hdfs=self.kind == "hdfs")
+                return ArrowRanges(self._system, self._key(path), HDFS_GAP if self.kind == "hdfs" else STORE_GAP)
         # Azure has no requests for a file's end.
         return StoreRanges(client, key, has_suffixes=self.kind != "az")
 

@@ -121,9 +121,10 @@ def _is_worth_a_dictionary(chunks: Sequence[Any], fixed_length: int) -> bool:
 
 def _bytes_of_data_pages(chunk: Any) -> float:  # noqa: ANN401
     """Return about how many bytes a chunk has after its dictionary, without compression."""
+    if not chunk.total_compressed_size:
+        return 0.0
     dictionary = chunk.data_page_offset - chunk.dictionary_page_offset if chunk.has_dictionary_page else 0
-    of_data = 1 - dictionary / chunk.total_compressed_size
-    return float(chunk.total_uncompressed_size * of_data)
+    return float(chunk.total_uncompressed_size * (1 - dictionary / chunk.total_compressed_size))
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

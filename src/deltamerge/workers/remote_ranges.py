@@ -8,8 +8,8 @@ from deltamerge.workers.obstore_client import ObstoreClient
 
 # A request takes as long as the transfer of some megabytes; this much holds most footers.
 _TAIL_BYTES = 1 << 16
-_STORE_GAP = 1 << 20
-_HDFS_GAP = 1 << 17
+STORE_GAP = 1 << 20
+HDFS_GAP = 1 << 17
 
 
 class Ranges(Protocol):
@@ -36,12 +36,12 @@ class Ranges(Protocol):
 class ArrowRanges:
     """A file that one of PyArrow's file systems opens."""
 
-    def __init__(self, system: Any, key: str, *, is_hdfs: bool) -> None:  # noqa: ANN401
+    def __init__(self, system: Any, key: str, gap: int) -> None:  # noqa: ANN401
         info = system.get_file_info(key)
         if not info.is_file:
             raise FileNotFoundError(key)
         self._file = system.open_input_file(key)
-        self.gap = _HDFS_GAP if is_hdfs else _STORE_GAP
+        self.gap = gap
         self.version: tuple[int, int] = (info.size, info.mtime_ns)
         self.tail = self.read(max(0, info.size - _TAIL_BYTES), info.size)
 
@@ -58,7 +58,7 @@ class StoreRanges:
     def __init__(self, client: ObstoreClient, key: str, *, has_suffixes: bool) -> None:
         self._client = client
         self._key = key
-        self.gap = _STORE_GAP
+        self.gap = STORE_GAP
         if has_suffixes:
             meta, self.tail = client.get(key, {"range": {"suffix": _TAIL_BYTES}})
         else:
