@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -199,6 +200,24 @@ def test_a_check_shows_the_values_at_fault(spark: SparkSession, tmp_path: Path) 
     assert caught.value.getCondition() == "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"
     assert "adult" in caught.value.message
     assert "age : 7" in caught.value.message
+    assert 'The key of the row is {"id":1}. Nothing was written to table' in caught.value.message
+    assert "`quarantine`" in caught.value.message
+
+
+def test_a_violation_names_the_row_by_its_keys(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(spark).location(path).addColumn("a.b", "DECIMAL(38,10)").addColumn("at", "TIMESTAMP")
+    made.addColumn("v", "INT", nullable=False).execute()
+    row = spark.sql("SELECT 1234567890123456789012345678.5BD AS `a.b`, TIMESTAMP '2024-05-06' AS at, NULL AS v")
+    on = "t.`a.b` <=> s.`a.b` AND t.at = s.at AND t.v IS NULL"
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(row.alias("s"), on).whenNotMatchedInsertAll()
+    with unchanged(path), pytest.raises(InvariantViolationException) as caught:
+        merge.execute()
+    key = r'\{"a.b":1234567890123456789012345678.5000000000,"at":"2024-05-06T00:00:00.000[^"]*"\}'
+    assert re.search(f"column: v. The row with the key {key} for table .* has NULL there", caught.value.message)
+    with pytest.raises(InvariantViolationException, match="A row for table") as caught:
+        write_delta(row, path, mode="append")
+    assert "quarantine" not in caught.value.message
 
 
 OF_MANY_ROWS = [
@@ -259,7 +278,7 @@ def test_a_violation_shows_one_error(spark: SparkSession, tmp_path: Path) -> Non
         with pytest.raises(InvariantViolationException, match="50") as raised:
             write()
         shown = "".join(traceback.format_exception(raised.value))
-        assert "deltamerge-constraint:" not in shown
+        assert "deltamerge-row-error:" not in shown
         assert "direct cause" not in shown
         assert "During handling" not in shown
 
@@ -347,6 +366,7 @@ def test_several_source_rows_for_one_target_row(spark: SparkSession, tmp_path: P
     assert '"name":"x"' in caught.value.message
     assert '"name":"y"' in caught.value.message
     assert '"id":2' not in caught.value.message
+    assert "`dedupe_by`" in caught.value.message
 
 
 def test_an_append_only_table(spark: SparkSession, tmp_path: Path) -> None:

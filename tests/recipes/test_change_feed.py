@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deltamerge import DeltaTable, apply_changes, scd2, write_delta
 from deltamerge.commands.auto_compact import merge_and_compact
-from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MultipleSourceRowsException
 from deltamerge.recipes import change_feed
 from deltamerge.recipes.keyed_rows import rows_of_keys
 
@@ -150,6 +150,25 @@ def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) ->
         (1, "y", 6, 7, False),
         (2, "z", 1, None, True),
     ]
+
+
+def test_a_change_without_a_sequence(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    source = spark.createDataFrame([(1, "a", 1), (2, "b", None)], "id INT, v STRING, n INT")
+    with pytest.raises(DeltaRuntimeException, match=r'sequence_by is NULL in the source row with the key \{"id":2\}'):
+        apply_changes(path, source, "id", "n")
+    assert read(spark, path) == []
+
+
+def test_a_change_whose_key_the_target_cannot_store(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.createDataFrame([(1, "a", 1)], "id INT, v STRING, n INT"), "id", "n")
+    source = spark.createDataFrame([("2", "b", 2), ("x2", "c", 2)], "ID STRING, v STRING, n INT")
+    with pytest.raises(DeltaRuntimeException, match="The value 'x2' of the source's key `ID` cannot be cast to INT"):
+        apply_changes(path, source, "id", "n")
+    assert read(spark, path) == [(1, "a", 1)]
+    apply_changes(path, source.where("ID = '2'"), "id", "n")
+    assert read(spark, path) == [(1, "a", 1), (2, "b", 2)]
 
 
 def test_two_changes_with_one_sequence(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltamerge import DeltaTable, upsert, write_delta
-from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MultipleSourceRowsException
 from deltamerge.recipes.targets import place_of
 
 if TYPE_CHECKING:
@@ -74,6 +74,19 @@ def test_different_rows_of_a_key(spark: SparkSession, tmp_path: Path, key: int |
     with pytest.raises(MultipleSourceRowsException, match=rf"different source rows have the key {shown}.*order_by"):
         upsert(table, source, "id")
     assert rows_of(table.toDF()) == [(1, "a", 5)]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_key_that_the_target_cannot_store(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
+    """It is named, and never taken for NULL."""
+    table = table_of(spark, tmp_path, [(1, "a", 5), (None, "n", 5)])
+    source = spark.createDataFrame([("1", "b", 6), ("x1", "c", 6)], "id STRING, name STRING, at INT")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    with pytest.raises(DeltaRuntimeException) as caught:
+        upsert(table, source, "id")
+    assert "The value 'x1' of the source's key `id` cannot be cast to INT" in str(caught.value)
+    assert caught.value.getCondition() == "CAST_INVALID_INPUT"
+    assert rows_of(table.toDF()) == [(1, "a", 5), (None, "n", 5)]
 
 
 def test_different_rows_that_the_target_stores_under_one_key(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.source.dedupe import tie_error
+from deltamerge.merge.source.rows_at_fault import as_key, null_error, tie_error
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of
 from deltamerge.spark import columns as F
@@ -109,9 +109,12 @@ def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
     keys, sequence, row_type = schema.fields[:-3], schema[SEQUENCE].dataType, schema[ROW].dataType
     assert isinstance(row_type, StructType)
     is_deleted = F.lit(False) if feed.delete_when is None else F.coalesce(feed.delete_when, F.lit(False))
-    missing = F.raise_error(f"{feed.argument} is NULL in a row of the source: every change needs its place in order")
+    case_sensitive = merge_conf(source.sparkSession).case_sensitive
+    given = [(column_of(source.schema, f.name, "keys", "the source", case_sensitive), f) for f in keys]
+    of_keys = [as_key(F.col(f"s.{quote(g.name)}"), g.name, g.dataType, k.dataType).alias(k.name) for g, k in given]
+    missing = null_error(feed.argument, F.struct(*of_keys))
     rows = source.alias("s").select(
-        *(F.col(f"s.{quote(field.name)}").cast(field.dataType).alias(field.name) for field in keys),
+        *of_keys,
         F.coalesce(feed.sequence.cast(sequence), missing.cast(sequence)).alias(SEQUENCE),
         is_deleted.alias(DELETED),
         F.struct(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
@@ -175,7 +177,7 @@ def judge(
         if taken is None:
             return _given(of_keys)
         all_taken = list({c.target.name: c for c in (*written.keys, *taken)}.values())
-        known = {c.target.name for c in all_taken if _is_known(c)}
+        known = {c.target.name: _fits(c, value(c)) for c in all_taken if _is_known(c)}
         with_limits = (c for c in all_taken if CHAR_VARCHAR_TYPE in c.target.metadata)
         violations = [
             *(_of_cast(c, value(c)) for c in all_taken if not _is_nested(c)),
@@ -212,12 +214,17 @@ def _fitting(column: ColumnPair) -> Column:
     return value if column.source.dataType == column.target.dataType else value.try_cast(column.target.dataType)
 
 
+def _fits(column: ColumnPair, value: Column) -> Column:
+    """Return whether a value is one of the column's type."""
+    if _is_nested(column) or column.source.dataType == column.target.dataType:
+        return F.lit(True)
+    return value.isNull() | value.try_cast(column.target.dataType).isNotNull()
+
+
 def _of_cast(column: ColumnPair, value: Column) -> Column:
     name, target = column.target.name, column.target.dataType
-    if column.source.dataType == target:
-        return F.lit(None).cast("string")
-    fails = value.isNotNull() & value.try_cast(target).isNull()
-    return F.when(fails, F.concat(F.lit(f"{name}: "), value.cast("string"), F.lit(f" is no {sql_type(target)}")))
+    reason = F.concat(F.lit(f"{name}: "), value.cast("string"), F.lit(f" is no {sql_type(target)}"))
+    return F.when(~_fits(column, value), reason)
 
 
 def _of_length(field: StructField, value: Column) -> Column:
@@ -227,15 +234,26 @@ def _of_length(field: StructField, value: Column) -> Column:
     return F.when(F.length(value.cast("string")) > limit, F.lit(f"{field.name}: longer than {limit} characters"))
 
 
-def _of_constraints(schema: StructType, configuration: Mapping[str, str], known: set[str]) -> Iterator[Column]:
+def _of_constraints(
+    schema: StructType, configuration: Mapping[str, str], known: Mapping[str, Column]
+) -> Iterator[Column]:
+    """Yield the reasons for constraints over known columns; a row with a value of another type has that reason.
+
+    Args:
+        known: For each column that is known whether its value fits.
+    """
     for constraint in constraints_of(schema, configuration):
         if isinstance(constraint, NotNull):
-            if constraint.path[0] in known:
-                is_null = F.col(quote_name(constraint.path)).isNull()
-                yield F.when(is_null, F.lit(f"{'.'.join(constraint.path)}: NULL in a NOT NULL column"))
-        elif _names_in(constraint, schema) <= known:
+            names = {constraint.path[0]}
+            violated = F.col(quote_name(constraint.path)).isNull()
+            reason = f"{'.'.join(constraint.path)}: NULL in a NOT NULL column"
+        else:
+            names = _names_in(constraint, schema)
+            violated = ~holds([constraint], ())
             reason = f"CHECK {constraint.name}: {constraint.expression}"
-            yield F.when(~holds([constraint], ()), F.lit(reason))
+        if names <= known.keys():
+            fit = reduce(and_, (known[name] for name in sorted(names)))
+            yield F.when(fit & violated, F.lit(reason))
 
 
 def _names_in(check: Check, schema: StructType) -> set[str]:

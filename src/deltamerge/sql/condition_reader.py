@@ -33,7 +33,8 @@ _PREDICATES = frozenset({"IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEE
 # Functions that are operators of the tree, with their number of arguments (None: any from one).
 FUNCTIONS: dict[str, tuple[str, int | None]] = {
     **{name: (name, 2) for name in ("startswith", "like", "and", "or", "%")},
-    **{name: (name, 1) for name in ("isnull", "isnotnull")},
+    **{name: (name, 1) for name in ("isnull", "isnotnull", "year", "quarter", "month", "day")},
+    "dayofmonth": ("day", 1),
     "in": ("in", None),
 }
 

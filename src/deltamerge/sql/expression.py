@@ -45,7 +45,8 @@ class Operation:
     """An operator with its operands.
 
     Args:
-        op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith %``; ``in`` has the
+        op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith %
+            year quarter month day``; ``in`` has the
             tested value first and then the list, ``between`` the tested value, the lower and the upper bound.
         prefix: Whether it was printed before its operands, as Columns print: ``=(a, b)``.
     """

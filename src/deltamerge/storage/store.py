@@ -208,7 +208,9 @@ def _hadoop_store(
     system = opened.url
     if is_hdfs:
         by_name = {"url": system, "config": settings}
-        files = Files("hdfs", by_name) if is_installed() else NotOpened(f"tasks open HDFS by {PACKAGE} only")
+        # Of most small files hdfs-native asks twice whether they are complete, half a second apart.
+        put = None if hadoop is None else opened.create
+        files = Files("hdfs", by_name, put=put) if is_installed() else NotOpened(f"tasks open HDFS by {PACKAGE} only")
     has_single_writer = config.get(SINGLE_WRITER, "false").lower() == "true"
     return HadoopStore((system + folder).rstrip("/"), opened, files, has_single_writer=has_single_writer)
 

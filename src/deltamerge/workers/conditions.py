@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 Kind: TypeAlias = Literal["whole", "decimal", "double", "string", "day", "instant", "local", "boolean", "other"]
 
+_MICROSECONDS_OF_A_DAY = 86_400_000_000
 ARROW_TYPES: dict[Kind, pa.DataType] = {
     "whole": pa.int64(),
     # Of at most 20 digits before the point and 18 after it, as any whole number.
@@ -45,14 +46,14 @@ class Constant:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator of `EVALUATORS` over its operands; ``%`` keeps its operand's kind, all others are boolean."""
+    """An operator of `EVALUATORS` over its operands: ``%`` and `DATE_PARTS` are whole numbers, all others boolean."""
 
     op: str
     operands: tuple[Condition, ...]
 
     @property
     def kind(self) -> Kind:
-        return self.operands[0].kind if self.op == "%" else "boolean"
+        return "whole" if self.op == "%" or self.op in DATE_PARTS else "boolean"
 
 
 Condition: TypeAlias = Column | Constant | Operation
@@ -165,6 +166,32 @@ def _remainder(values: list[Any]) -> Any:  # noqa: ANN401
     return pc.subtract(value, pc.multiply(pc.divide(value, divisor), divisor))
 
 
+def _days(value: Any) -> Any:  # noqa: ANN401
+    """Return the days of dates and times, for NumPy: Arrow's own parts of dates stop at the year 32,767."""
+    numbers = value.cast(pa.int32() if pa.types.is_date(value.type) else pa.int64())
+    days = numbers.fill_null(0).to_numpy(zero_copy_only=False)
+    return days if pa.types.is_date(value.type) else days // _MICROSECONDS_OF_A_DAY
+
+
+def _date_part(part: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
+    def of(values: list[Any]) -> Any:  # noqa: ANN401
+        (value,) = values
+        found = part(_days(value).astype("datetime64[D]"))
+        return pa.array(found, pa.int64(), mask=pc.is_null(value).to_numpy(zero_copy_only=False))
+
+    return of
+
+
+def _months(days: Any) -> Any:  # noqa: ANN401
+    return days.astype("datetime64[M]").astype(np.int64) % 12
+
+
+DATE_PARTS: dict[str, Callable[[list[Any]], Any]] = {
+    "year": _date_part(lambda days: days.astype("datetime64[Y]").astype(np.int64) + 1970),
+    "quarter": _date_part(lambda days: _months(days) // 3 + 1),
+    "month": _date_part(lambda days: _months(days) + 1),
+    "day": _date_part(lambda days: (days - days.astype("datetime64[M]")).astype(np.int64) + 1),
+}
 EVALUATORS: dict[str, Callable[[list[Any]], Any]] = {
     "=": lambda values: pc.equal(*values),
     "<>": lambda values: pc.not_equal(*values),
@@ -181,4 +208,7 @@ EVALUATORS: dict[str, Callable[[list[Any]], Any]] = {
     "not": lambda values: pc.invert(values[0]),
     "isnull": lambda values: pc.is_null(values[0]),
     "isnotnull": lambda values: pc.is_valid(values[0]),
+    "startswith": lambda values: pc.starts_with(values[0], values[1].as_py()),
+    "like": lambda values: pc.match_like(values[0], values[1].as_py()),
+    **DATE_PARTS,
 }

@@ -48,12 +48,14 @@ class Files:
         ranged: The arguments of obstore's store, by which ranges are read where a process has obstore; they may be
             secret. None where PyArrow's file system reads them, too.
         requests: Counts the requests of this process.
+        put: Writes a whole file, by its key, where this process has a faster way than the tasks; it does not travel.
     """
 
     kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     ranged: Mapping[str, Any] | None = field(default=None, repr=False)
     requests: RequestCounter | None = field(default=None, repr=False, compare=False)
+    put: Callable[[str, bytes], object] | None = field(default=None, repr=False, compare=False)
     # A connection does not travel, and is made when a URL is opened for the first time.
     _connected: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _opened: dict[str, RemoteFile] = field(default_factory=dict, repr=False, compare=False)
@@ -236,9 +238,11 @@ class Files:
 
     def _upload(self, path: str) -> StoreUpload | None:
         client, key = self._client_of(path)
-        if client is None:
-            return None
-        return StoreUpload(partial(client.put, key), partial(self._open_output, path))
+        if client is not None:
+            return StoreUpload(partial(client.put, key), partial(self._open_output, path))
+        if self.put is not None:
+            return StoreUpload(partial(self.put, self._key(path)), partial(self._open_output, path))
+        return None
 
     def _open_output(self, path: str) -> Any:  # noqa: ANN401
         with opening(is_first=not self._opened):

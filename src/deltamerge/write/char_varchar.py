@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
@@ -12,9 +10,10 @@ from deltamerge.scan.char_padding import convert_limited
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
+from deltamerge.spark.row_errors import row_error, row_error_in
 from deltamerge.sql.names import quote
 
-_MARKER = "deltamerge-length:"
+_TOO_LONG = "length"
 
 
 def as_strings(schema: T.StructType) -> T.StructType:
@@ -93,22 +92,20 @@ def fitted(value: Column, field: T.StructField) -> Column:
 
 
 def _fitted(value: Column, limited: T.CharType | T.VarcharType, path: str) -> Column:
-    message = F.concat(F.lit(f"{_MARKER}{path}:{limited.simpleString()}:"), value)
+    too_long = row_error(_TOO_LONG, {"column": path, "type": limited.simpleString()}, {"value": value})
     fitting = F.rpad(value, limited.length, " ") if isinstance(limited, T.CharType) else value
-    return F.when(F.length(value) <= limited.length, fitting).when(
-        value.isNotNull(), F.raise_error(message).cast("string")
-    )
+    return F.when(F.length(value) <= limited.length, fitting).when(value.isNotNull(), too_long.cast("string"))
 
 
 def excess_in(message: str) -> DeltaRuntimeException | None:
     """Return the user's error for a value that is too long, from a failed job's message; None for other failures."""
-    found = re.search(re.escape(_MARKER) + r"(.+?):((?:var)?char\(\d+\)):([^\n]*)", message)
+    found = row_error_in(message, _TOO_LONG)
     if found is None:
         return None
-    name, data_type, value = found.groups()
+    name, data_type, value = found["column"], found["type"], found["value"]
     return DeltaRuntimeException(
         "DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
-        f'Value "{value.removesuffix(" SQLSTATE: P0001")}" exceeds char/varchar type length limitation. Failed '
+        f'Value "{value}" exceeds char/varchar type length limitation. Failed '
         f"check: {data_type.upper()} of column {name}. Nothing was written.",
         parameters={"value": value, "expr": data_type},
     )

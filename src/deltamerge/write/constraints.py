@@ -1,13 +1,11 @@
 """NOT NULL, CHECK and generated columns: what must hold for rows to be written.
 
-A check is an expression that raises inside Spark, so that a violation ends the write before any commit. Its message has
-the class and the row's values after a marker; `violation_in` reads them back.
+A check is an expression that raises inside Spark, so that a violation ends the write before any commit.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -20,6 +18,7 @@ from deltamerge.exceptions import DeltaParseException, InvariantViolationExcepti
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
+from deltamerge.spark.row_errors import row_error, row_error_in
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize
@@ -28,12 +27,12 @@ from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value, generation_expression
 from deltamerge.write.stored_expressions import stored_column
 
-_MARKER = "deltamerge-constraint:"
-_END = ":end-of-constraint"
+_VIOLATED = "constraint"
 CHECK_PREFIX = "delta.constraints."
 GENERATED_COLUMN = "Generated Column"
 REPLACE_WHERE = "REPLACE WHERE"
 """The name of the check of rows that take the place of others."""
+_ASIDE = " To merge the other rows and write such ones to a table of their own, use `upsert` with `quarantine`."
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,7 @@ def checked(
     partition_columns: Collection[str],
     is_table_row: Column | None = None,
     further: Sequence[Check] = (),
+    key: Sequence[str] = (),
 ) -> DataFrame:
     """Make a frame raise where one of its rows violates a constraint.
 
@@ -106,6 +106,7 @@ def checked(
 
     Args:
         is_table_row: TRUE for the rows that are to be checked, where not all are.
+        key: Columns that name a row for the user.
     """
     frame = _as_stored(frame, schema, partition_columns)
     constraints = (*further, *constraints_of(schema, configuration))
@@ -113,10 +114,13 @@ def checked(
         return frame
     first = schema.fields[0]
     guarded = _path((first.name,))
+    shown_key = _as_json([_path((name,)).alias(name) for name in key])
     # The violation that is tried last is the innermost.
     for constraint in reversed(constraints):
         violation, error = (
-            _of_check(constraint, schema, partition_columns) if isinstance(constraint, Check) else _of_null(constraint)
+            _of_check(constraint, schema, partition_columns, shown_key)
+            if isinstance(constraint, Check)
+            else _of_null(constraint, shown_key)
         )
         applies = violation if is_table_row is None else is_table_row & violation
         guarded = F.when(applies, error.cast(first.dataType)).otherwise(guarded)
@@ -157,10 +161,16 @@ def _generated_holds(field: StructField, partition_columns: Collection[str]) -> 
     return given.eqNullSafe(computed)
 
 
-def _of_check(check: Check, schema: StructType, partition_columns: Collection[str]) -> tuple[Column, Column]:
+def _of_check(
+    check: Check, schema: StructType, partition_columns: Collection[str], key: Column
+) -> tuple[Column, Column]:
     columns = [_path(path).alias(shown) for shown, path in sorted(columns_in(check.expression, schema).items())]
-    values = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
-    return ~_holds(check, partition_columns), _raise("check", check.name, check.expression, values)
+    known = {"name": check.name, "expression": check.expression}
+    return ~_holds(check, partition_columns), row_error(_VIOLATED, known, {"values": _as_json(columns), "key": key})
+
+
+def _as_json(columns: Sequence[Column]) -> Column:
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
 
 
 def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]]:
@@ -194,15 +204,10 @@ def _shown(parts: tuple[str, ...]) -> str:
     return ".".join(p if p.isidentifier() and p.isascii() else quote(p) for p in parts)
 
 
-def _of_null(constraint: NotNull) -> tuple[Column, Column]:
+def _of_null(constraint: NotNull, key: Column) -> tuple[Column, Column]:
     # A field of a struct that is NULL is NULL, too.
-    return _path(constraint.path).isNull(), _raise("not_null", ".".join(constraint.path), "", F.lit(""))
-
-
-def _raise(kind: str, name: str, expression: str, values: Column) -> Column:
-    head = json.dumps({"kind": kind, "name": name, "expression": expression})
-    # Of type VOID, the only one that can be cast to whatever type the first column has.
-    return F.raise_error(F.concat(F.lit(_MARKER + head + "\n"), F.coalesce(values, F.lit("")), F.lit(_END)))
+    known = {"not_null": ".".join(constraint.path)}
+    return _path(constraint.path).isNull(), row_error(_VIOLATED, known, {"key": key})
 
 
 def _path(parts: tuple[str, ...]) -> Column:
@@ -211,36 +216,33 @@ def _path(parts: tuple[str, ...]) -> Column:
 
 def violation_in(message: str, table: str) -> InvariantViolationException | None:
     """Return the user's error for a violated constraint, from a failed Spark job's message; None for other failures."""
-    found = re.search(re.escape(_MARKER) + r"(\{.*?\})\n(.*?)" + re.escape(_END), message, re.DOTALL)
+    found = row_error_in(message, _VIOLATED)
     if found is None:
         return None
-    head = json.loads(found.group(1))
-    if head["kind"] == "not_null":
+    key = "" if found["key"] == "{}" else found["key"]
+    aside = _ASIDE if key else ""
+    if "not_null" in found:
+        name = found["not_null"]
+        row = f"The row with the key {key} for table {table}" if key else f"A row for table {table}"
         return InvariantViolationException(
             "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
-            f"NOT NULL constraint violated for column: {head['name']}. A row for table {table} has NULL there; "
-            "nothing was written. Give the column a value, or drop its NOT NULL.",
-            parameters={"columnName": head["name"]},
+            f"NOT NULL constraint violated for column: {name}. {row} has NULL there; nothing was written. Give the "
+            f"column a value, or drop its NOT NULL.{aside}",
+            parameters={"columnName": name},
         )
-    values = found.group(2)
-    if head["name"] == REPLACE_WHERE:
+    name, expression, values = found["name"], found["expression"], found["values"]
+    if name == REPLACE_WHERE:
         return InvariantViolationException(
             "DELTA_REPLACE_WHERE_MISMATCH",
-            f"Written data does not conform to partial table overwrite condition or constraint '{head['expression']}'. "
+            f"Written data does not conform to partial table overwrite condition or constraint '{expression}'. "
             f"Row: {values}. Leave out the rows for which it is not TRUE. Nothing was written to table {table}.",
-            parameters={"replaceWhere": head["expression"]},
+            parameters={"replaceWhere": expression},
         )
-    shown = "\n".join(f" - {name} : {json.dumps(value)}" for name, value in _values(values))
+    shown = "\n".join(f" - {column} : {json.dumps(value)}" for column, value in json.loads(values).items())
+    whose = f"The key of the row is {key}. " if key else ""
     return InvariantViolationException(
         "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
-        f"CHECK constraint {head['name']} ({head['expression']}) violated by row with values:\n{shown}\n"
-        f"Nothing was written to table {table}.",
-        parameters={"constraintName": head["name"], "expression": head["expression"], "values": values},
+        f"CHECK constraint {name} ({expression}) violated by row with values:\n{shown}\n"
+        f"{whose}Nothing was written to table {table}.{aside}",
+        parameters={"constraintName": name, "expression": expression, "values": values},
     )
-
-
-def _values(values: str) -> list[tuple[str, object]]:
-    try:
-        return list(json.loads(values).items()) if values else []
-    except ValueError:
-        return [("row", values)]

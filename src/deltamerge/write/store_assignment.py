@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from urllib.parse import quote, unquote
 
 from pyspark.sql import Column
 from pyspark.sql import types as T
 
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, matching_inner_types
+from deltamerge.spark.row_errors import row_error, row_error_in
 
-OVERFLOW_MARKER = "deltamerge-overflow:"
+_OVERFLOW = "overflow"
 _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
 _BOTH_WAYS = ({T.TimestampType, T.TimestampNTZType}, {T.TimestampType, T.LongType})
 _WIDENING = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
@@ -67,9 +67,9 @@ class StoreAssignment:
         if self.policy == "LEGACY":
             return legacy_cast(value, source, target)
         fitting = value.try_cast(target)
-        types = ":".join(self.whole or (sql_type(source), sql_type(target)))
-        message = F.lit(f"{OVERFLOW_MARKER}{types}:{quote(self.column, safe='')};")
-        return F.when(value.isNotNull() & fitting.isNull(), F.raise_error(message).cast(target)).otherwise(fitting)
+        given, wanted = self.whole or (sql_type(source), sql_type(target))
+        overflow = row_error(_OVERFLOW, {"source": given, "target": wanted, "column": self.column}, {})
+        return F.when(value.isNotNull() & fitting.isNull(), overflow.cast(target)).otherwise(fitting)
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,8 @@ class Overflow:
 
 def overflow_in(message: str) -> Overflow | None:
     """Read the value that does not fit its column from a failed job's message; None for other failures."""
-    found = re.search(re.escape(OVERFLOW_MARKER) + r"([^:]+):([^:]+):([^;\s]*);", message)
-    if found is None:
-        return None
-    return Overflow(found.group(1), found.group(2), unquote(found.group(3)) or None)
+    found = row_error_in(message, _OVERFLOW)
+    return None if found is None else Overflow(found["source"], found["target"], found["column"] or None)
 
 
 def sql_type(data_type: T.DataType) -> str:

@@ -17,7 +17,7 @@ from deltamerge.skipping.literals import span_function
 from deltamerge.skipping.timestamps import EPOCH_DATE, parse_date
 from deltamerge.sql.expression import Literal, Name, Node
 from deltamerge.sql.expression import Operation as ParsedOperation
-from deltamerge.workers.conditions import Column, Condition, Constant, Kind, Operation
+from deltamerge.workers.conditions import DATE_PARTS, Column, Condition, Constant, Kind, Operation
 
 _KINDS: dict[T.DataType, Kind] = {
     T.ByteType(): "whole",
@@ -38,6 +38,9 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 # Of doubles only a column on the left is compared, and only with literals: no literal is NaN.
 _OF_DOUBLES = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "between"})
 _DOUBLE_WHOLE = 1 << 53
+_DATES = frozenset({"day", "local"})
+# Elsewhere the parts of an instant depend on the rules of a time zone, of which Arrow and Java may know others.
+_UTC = frozenset({"UTC", "Etc/UTC", "GMT", "Z"})
 _NUMBERS = frozenset({"whole", "decimal"})
 # Spark compares decimals, and whole numbers of up to 20 digits with them, without a loss up to 38 digits.
 _MOST_BEFORE_POINT, _MOST_AFTER_POINT = 20, 18
@@ -80,7 +83,7 @@ def _value(
         operands.append(found)
     op, turns = node.op, isinstance(operands[0], Constant) and operands[-1].kind == "double" and len(operands) == 2
     operation = Operation(_TURNED.get(op, op), tuple(operands[::-1])) if turns else Operation(op, tuple(operands))
-    return operation if _is_exact(operation) else None
+    return operation if _is_exact(operation, zone) else None
 
 
 def _cast(literal: Literal, kind: Kind, zone: str | None) -> Constant | None:
@@ -117,6 +120,11 @@ def _is_short(value: Decimal) -> bool:
     return is_exact and abs(value) < Decimal(10) ** _MOST_BEFORE_POINT
 
 
+def _is_plain(pattern: Condition) -> bool:
+    """Return whether a pattern is a string without the sign that escapes."""
+    return isinstance(pattern, Constant) and isinstance(pattern.value, str) and "\\" not in pattern.value
+
+
 def _kind_of(field: T.StructField) -> Kind:
     # A CHAR column is compared with blanks at its end.
     is_padded = CHAR_VARCHAR_TYPE in (field.metadata or {})
@@ -127,10 +135,16 @@ def _kind_of(field: T.StructField) -> Kind:
     return "other" if is_padded else _KINDS.get(field.dataType, "other")
 
 
-def _is_exact(operation: Operation) -> bool:
+def _is_exact(operation: Operation, zone: str | None) -> bool:
     op, operands = operation.op, operation.operands
     if op in ("isnull", "isnotnull"):
         return True
+    if op in DATE_PARTS:
+        (value,) = operands
+        return isinstance(value, Column) and (value.kind in _DATES or (value.kind == "instant" and zone in _UTC))
+    if op in ("like", "startswith"):
+        value, pattern = operands
+        return isinstance(value, Column) and value.kind == "string" and _is_plain(pattern)
     kinds = {operand.kind for operand in operands}
     if kinds == _NUMBERS and op != "%":
         kinds = {"decimal"}

@@ -18,7 +18,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeSource,
     TakeValue,
 )
-from deltamerge.merge.source.dedupe import tie_in
+from deltamerge.merge.source.rows_at_fault import row_at_fault_in
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.char_varchar import excess_in
@@ -159,7 +159,7 @@ def translated(error: Exception, table: str) -> Exception:
     """
     if isinstance(error, DeltaError) or not isinstance(error, SPARK_ERRORS):
         return error
-    at_fault = violation_in(str(error), table) or excess_in(str(error)) or tie_in(str(error))
+    at_fault = violation_in(str(error), table) or excess_in(str(error)) or row_at_fault_in(str(error))
     if at_fault is not None:
         return at_fault
     found = _cause(str(error))

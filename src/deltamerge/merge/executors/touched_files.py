@@ -197,8 +197,8 @@ def _multiple_source_rows(
         "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
         f"Cannot perform MERGE as multiple source rows matched and attempted to modify {affected} target "
         f"row{'s' if affected != 1 else ''} in the Delta table in possibly conflicting ways; which source row is to "
-        "be used is ambiguous. Make the source's keys unique first, as with row_number() over the key, or let the "
-        "clauses' conditions choose one. Nothing was written. For example:\n" + "\n".join(lines),
+        "be used is ambiguous. Nothing was written. Pass `dedupe_by` with the columns that tell which source row of a "
+        "key is the latest, or let the clauses' conditions choose one. For example:\n" + "\n".join(lines),
         parameters={"affectedRows": str(affected), "samples": json.dumps([row["target"] for row in shown])},
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows
@@ -24,17 +24,26 @@ def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()
 
 def guarded_rows(execution: Execution, frame: DataFrame) -> DataFrame:
     """Make rows of the table ready to be written: put together by partition, constraints checked."""
-    target = execution.write_target
-    frame = repartition_if_needed(execution, frame)
-    return checked(frame, target.schema, target.configuration, target.partition_columns)
+    return _checked(execution, repartition_if_needed(execution, frame))
 
 
 def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
     """Make rows of the table and of its change data ready to be written; see `guarded_rows`."""
-    target = execution.write_target
-    frame = repartition_if_needed(execution, frame)
     is_table_row = F.col(execution.merge.names.change_type).isNull()
-    return checked(frame, target.schema, target.configuration, target.partition_columns, is_table_row)
+    return _checked(execution, repartition_if_needed(execution, frame), is_table_row)
+
+
+def _checked(execution: Execution, frame: DataFrame, is_table_row: Column | None = None) -> DataFrame:
+    target = execution.write_target
+    paths = [key.target.path for key in execution.context.references.on.equi_keys]
+    return checked(
+        frame,
+        target.schema,
+        target.configuration,
+        target.partition_columns,
+        is_table_row,
+        key=tuple(dict.fromkeys(path[0] for path in paths if len(path) == 1)),
+    )
 
 
 def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -10,17 +9,12 @@ from functools import reduce
 from pyspark.sql import Column, Window
 from pyspark.sql.types import StructType
 
-from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.merge.source.rows_at_fault import tie_error
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import EquiKey
 from deltamerge.sql.names import did_you_mean, free_prefix, quote
-
-KEYS = "keys"
-"""As the argument of `tie_error`: nothing says which row is the latest, and the rows differ."""
-
-_MARKER = "deltamerge-tie:"
-_END = ":deltamerge-tie-end"
 
 
 def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive: bool) -> None:
@@ -40,7 +34,7 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
     """Leave all source rows out but the latest of each key, by the statement's ``dedupe_by``.
 
     A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value. Several latest rows
-    of one key fail the job that reads them; see `tie_in`.
+    of one key fail the job that reads them; see `row_at_fault_in`.
     """
     statement = merge.statement
     if not statement.dedupe_by:
@@ -71,35 +65,3 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
     kept = F.when(unmatchable, F.lit(True)).when(is_latest & (F.col(ties) > 1), tied).otherwise(is_latest)
     rows = ranked.where(kept).drop(key, order, latest, ties)
     return replace(merge, statement=replace(statement, source=rows))
-
-
-def tie_error(argument: str, key: Column, order: Column) -> Column:
-    """Return what fails the job that computes it, as several source rows of one key are equally late.
-
-    Args:
-        argument: The argument that does not determine the latest, for the message.
-        key: A struct of the key's values.
-        order: A struct of the values that rows were compared by; for `KEYS` one of the rows.
-    """
-    parts = [F.lit(f"{_MARKER}{argument}\n"), F.to_json(key), F.lit("\n"), F.to_json(order), F.lit(_END)]
-    return F.raise_error(F.concat(*parts)).cast("boolean")
-
-
-def tie_in(message: str) -> MultipleSourceRowsException | None:
-    """Read out of a failed job's message which key has several latest rows; None where it failed otherwise."""
-    found = re.search(re.escape(_MARKER) + r"(\w+)\n(\{.*?\})\n(\{.*?\})" + re.escape(_END), message, re.DOTALL)
-    if found is None:
-        return None
-    argument, key, order = found.groups()
-    if argument == KEYS:
-        message = (
-            f"Several different source rows have the key {key}, and either would be a guess; one of them is {order}. "
-            "Nothing was changed. Name columns in order_by that tell which row of a key is the latest, or leave one "
-            "row of each key in the source."
-        )
-    else:
-        message = (
-            f"{argument} does not determine the latest source row: several rows of the key {key} have {order}. Nothing "
-            f"was changed. Add a column to {argument} that distinguishes them."
-        )
-    return MultipleSourceRowsException("DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", message)
