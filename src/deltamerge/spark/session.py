@@ -73,7 +73,14 @@ def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
     if is_connect(spark):
         # Each question is a request.
         return read_conf(kind, spark.conf.getAll.get)
-    return read_conf(kind, lambda key: conf_value(spark, key))
+    try:
+        given = settings_below(spark, "spark.")
+    except SPARK_ERRORS as error:
+        if not is_refusal(error):
+            raise
+        return read_conf(kind, lambda key: conf_value(spark, key))
+    # Of its own settings Spark knows the defaults.
+    return read_conf(kind, lambda key: conf_value(spark, key) if key.startswith("spark.sql.") else given.get(key))
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
