@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from deltamerge.skipping.collect_statistics import IndexedColumns, parquet_statistics, truncate_max_string
+from deltamerge.skipping.collect_statistics import parquet_statistics, truncate_max_string
+from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.parquet_patch import TableWriter
 

@@ -18,7 +18,8 @@ from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import with_wide_bounds
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import StructType
-from deltamerge.skipping.collect_statistics import IndexedColumns, parquet_statistics
+from deltamerge.skipping.collect_statistics import parquet_statistics
+from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.pruning import files_that_may_match
 from skipping.rows import KINDS, ZONE, Kind, evaluate, predicates, schema_of
 

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from deltamerge.skipping.collect_statistics import IndexedColumns, parquet_statistics
+from deltamerge.skipping.collect_statistics import parquet_statistics
+from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
 
 LONG = PrimitiveType("long")

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from deltamerge.log.actions import AddFile
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.schema import StructType
-from deltamerge.skipping.collect_statistics import IndexedColumns, parquet_statistics, truncate_max_string
+from deltamerge.skipping.collect_statistics import parquet_statistics, truncate_max_string
+from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.predicates import ColumnRef, Comparison, In, InRanges, Not, Predicate, StartsWith
 from deltamerge.skipping.pruning import files_that_may_match
 from skipping.rows import KINDS, ZONE, Kind, evaluate, schema_of

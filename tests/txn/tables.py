@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from deltamerge.log.actions import Action, AddFile, Metadata, Protocol
 from deltamerge.log.schema import PrimitiveType, StructField, StructType, schema_to_json
 from deltamerge.log.snapshot import Snapshot, load_snapshot
-from deltamerge.skipping.collect_statistics import IndexedColumns, parquet_statistics
+from deltamerge.skipping.collect_statistics import parquet_statistics
+from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.storage.store import Store, open_store
 from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
 

@@ -23,6 +23,7 @@ from deltamerge.log.schema import (
     PrimitiveType,
     find_field,
     find_parent,
+    lower_case,
     parse_schema,
     placed,
     schema_to_json,
@@ -38,11 +39,10 @@ from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import parse_name, quote, quote_name
 from deltamerge.sql.statements.ast import ChangeColumn, ColumnDefinition, Position
 from deltamerge.write.char_varchar import as_strings, may_become
-from deltamerge.write.constraints import CHECK_PREFIX, columns_in
+from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.defaults import CURRENT_DEFAULT, check_defaults
 from deltamerge.write.definition import definition_field
-from deltamerge.write.dependents import check_dependents
-from deltamerge.write.generated_columns import generation_expression
+from deltamerge.write.dependents import check_dependents, dependents_on
 from deltamerge.write.table_features import check_evolution
 
 _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
@@ -95,8 +95,7 @@ def _check_new(field: LogField, parent: tuple[str, ...]) -> None:
 
 
 def _check_absent(schema: LogStruct, path: tuple[str, ...]) -> None:
-    wanted = tuple(name.lower() for name in path)
-    if any(tuple(name.lower() for name in spelled) == wanted for spelled, _ in schema.walk()):
+    if _is_in(schema, path):
         raise DeltaAnalysisException(
             "DELTA_DUPLICATE_COLUMNS_FOUND",
             f"Found duplicate column(s): {'.'.join(path)}. The table has it already.",
@@ -152,26 +151,15 @@ def _check_droppable(snapshot: Snapshot, path: tuple[str, ...]) -> None:
 
 def _check_unused(snapshot: Snapshot, path: tuple[str, ...]) -> None:
     """Refuse to drop or rename what a constraint or a generated column names."""
-    schema = spark_schema(snapshot)
-    checks = {k: v for k, v in snapshot.metadata.configuration.items() if k.lower().startswith(CHECK_PREFIX)}
-    generated = {f.name: sql for f in schema.fields if (sql := generation_expression(f)) is not None}
-    for kind, words, expressions in (
-        ("CONSTRAINT", "check constraint", checks),
-        ("GENERATED_COLUMNS", "generated column", generated),
-    ):
-        using = {
-            name: sql
-            for name, sql in expressions.items()
-            if any(one[: len(path)] == path[: len(one)] for one in columns_in(sql, schema).values())
-        }
-        if using:
-            listed = "\n".join(f"{name.removeprefix(CHECK_PREFIX)} -> {sql}" for name, sql in using.items())
-            raise DeltaAnalysisException(
-                f"DELTA_{kind}_DEPENDENT_COLUMN_CHANGE",
-                f"Cannot alter column {'.'.join(path)} because this column is referenced by the following {words}(s):"
-                f"\n{listed}\nDrop what refers to it first.",
-                parameters={"columnName": ".".join(path)},
-            )
+    for kind, using in dependents_on(path, spark_schema(snapshot), snapshot.metadata.configuration):
+        subject = "CONSTRAINT" if kind == "check constraint" else "GENERATED_COLUMNS"
+        listed = "\n".join(f"{name.removeprefix(CHECK_PREFIX)} -> {sql}" for name, sql in using.items())
+        raise DeltaAnalysisException(
+            f"DELTA_{subject}_DEPENDENT_COLUMN_CHANGE",
+            f"Cannot alter column {'.'.join(path)} because this column is referenced by the following {kind}(s):"
+            f"\n{listed}\nDrop what refers to it first.",
+            parameters={"columnName": ".".join(path)},
+        )
 
 
 def rename_column(table: Table, path: Sequence[str], to: str) -> None:
@@ -297,8 +285,7 @@ def _to_log(field: StructField) -> LogField:
 
 
 def _is_in(schema: LogStruct, path: Sequence[str]) -> bool:
-    wanted = tuple(name.lower() for name in path)
-    return any(tuple(name.lower() for name in spelled) == wanted for spelled, _ in schema.walk())
+    return any(lower_case(spelled) == lower_case(path) for spelled, _ in schema.walk())
 
 
 def _with_schema(snapshot: Snapshot, schema: LogStruct) -> Metadata:

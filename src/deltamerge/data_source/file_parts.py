@@ -15,14 +15,7 @@ from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
 from deltamerge.skipping.partition_values import BOOLEANS
-from deltamerge.skipping.timestamps import (
-    local_micros,
-    offset_micros,
-    parse_date,
-    parse_timestamp,
-    session_zone,
-    zoned_micros,
-)
+from deltamerge.skipping.timestamps import local_micros, parse_date, parse_instant, parse_timestamp
 from deltamerge.storage.store import Store
 from deltamerge.workers.table_rows import FilePart
 from deltamerge.workers.vector_blocks import blocks_of
@@ -103,15 +96,10 @@ def _micros(string: str, kind: pa.DataType, time_zone: str) -> int:
     parsed = parse_timestamp(string)
     if parsed is None:
         raise ValueError("not written as 2024-05-01 12:30:00")
-    local, offset = parsed
-    if kind.tz is None:
-        return local_micros(local)
-    if offset is not None:
-        return local_micros(local) - offset_micros(offset)
-    zone = session_zone(time_zone)
-    if zone is None:
+    micros = local_micros(parsed[0]) if kind.tz is None else parse_instant(string, time_zone)
+    if micros is None:
         raise ValueError(f"it depends on the session's time zone {time_zone}, which Python does not know")
-    return zoned_micros(local, zone)
+    return micros
 
 
 def grouped(request: Request, parts: Iterable[tuple[FilePart, int]]) -> list[Sequence[FilePart]]:

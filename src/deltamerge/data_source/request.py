@@ -8,13 +8,7 @@ from functools import cached_property
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.skipping.timestamps import (
-    local_micros,
-    offset_micros,
-    parse_timestamp,
-    session_zone,
-    zoned_micros,
-)
+from deltamerge.skipping.timestamps import parse_instant
 from deltamerge.spark.config import MergeConf, read_conf
 from deltamerge.spark.table import SNAPSHOTS
 from deltamerge.storage.hadoop_options import keys_of_store
@@ -109,14 +103,9 @@ class Request:
         value = self.options.get(name.lower())
         if value is None:
             return None
-        parsed = parse_timestamp(value.strip())
-        zone = session_zone(self.conf.session_time_zone)
-        if parsed is not None:
-            local, offset = parsed
-            if offset is not None:
-                return (local_micros(local) - offset_micros(offset)) // 1000
-            if local.tzinfo is None and zone is not None:
-                return zoned_micros(local, zone) // 1000
+        micros = parse_instant(value.strip(), self.conf.session_time_zone)
+        if micros is not None:
+            return micros // 1000
         raise DeltaAnalysisException(
             "DELTA_TIMESTAMP_INVALID",
             f"The provided timestamp ('{value}') cannot be converted to a valid timestamp. Write it as "

@@ -227,9 +227,8 @@ def fits_into(written: StructType, read: StructType) -> bool:
 
 def find_field(schema: StructType, path: Sequence[str]) -> tuple[tuple[str, ...], StructField]:
     """Return a column or field, and its path as the schema spells it."""
-    wanted = tuple(name.lower() for name in path)
     for spelled, found in schema.walk():
-        if tuple(name.lower() for name in spelled) == wanted:
+        if lower_case(spelled) == lower_case(path):
             return spelled, found
     raise DeltaAnalysisException(
         "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",

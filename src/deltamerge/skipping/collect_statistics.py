@@ -27,8 +27,6 @@ from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 from deltamerge.workers.nan_columns import nan_columns
 
-__all__ = ["IndexedColumns", "parquet_statistics", "truncate_max_string"]
-
 ASCII_MAX_CHARACTER = "\x7f"
 UTF8_MAX_CHARACTER = "\U0010ffff"
 # Up to this version parquet-mr orders NaN above everything, so a maximum that is a number proves that there

@@ -101,7 +101,7 @@ def partition_parser(kind: ColumnType | None, session_time_zone: str) -> Callabl
     if kind.kind == "date":
         return timestamps.parse_date
     if kind.kind == "timestamp":
-        return lambda string: _timestamp(string, session_time_zone)
+        return lambda string: timestamps.parse_instant(string, session_time_zone)
     return _timestamp_ntz
 
 
@@ -125,17 +125,6 @@ def _float(string: str, kind: ColumnType) -> int | None:
         return None
     number = float(special or string)
     return float_key(as_float32(number) if kind.kind == "float" else number)
-
-
-def _timestamp(string: str, session_time_zone: str) -> int | None:
-    parsed = timestamps.parse_timestamp(string)
-    if parsed is None:
-        return None
-    local, offset = parsed
-    if offset is not None:
-        return timestamps.local_micros(local) - timestamps.offset_micros(offset)
-    zone = timestamps.session_zone(session_time_zone)
-    return None if zone is None else timestamps.zoned_micros(local, zone)
 
 
 def _timestamp_ntz(string: str) -> int | None:

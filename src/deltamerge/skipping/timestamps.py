@@ -112,6 +112,18 @@ def parse_timestamp(string: str) -> tuple[datetime, str | None] | None:
     return local, parts["offset"]
 
 
+def parse_instant(string: str, session_time_zone: str) -> int | None:
+    """Return a timestamp as microseconds since the epoch; one without an offset is in the session's time zone."""
+    parsed = parse_timestamp(string)
+    if parsed is None:
+        return None
+    local, offset = parsed
+    if offset is not None:
+        return local_micros(local) - offset_micros(offset)
+    zone = session_zone(session_time_zone)
+    return None if zone is None else zoned_micros(local, zone)
+
+
 def offset_micros(offset: str) -> int:
     """Return an offset (``Z``, ``+01:00``, ``-0752``) in microseconds east of UTC."""
     if offset == "Z":

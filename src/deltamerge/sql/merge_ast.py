@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from deltamerge.sql.caret import Span
+from deltamerge.sql.names import shown_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -175,21 +176,15 @@ def _action_sql(action: Action) -> str:
     if isinstance(action, (DoNothing, SkipUnchanged)):
         return "DO NOTHING"
     if isinstance(action.assignments, Star):
-        excepted = ", ".join(_name_sql(name) for name in action.assignments.except_columns)
+        excepted = ", ".join(shown_name(name) for name in action.assignments.except_columns)
         star = f"* EXCEPT ({excepted})" if excepted else "*"
         return f"UPDATE SET {star}" if isinstance(action, Update) else f"INSERT {star}"
-    names = [_name_sql(a.target) for a in action.assignments]
+    names = [shown_name(a.target) for a in action.assignments]
     values = ["DEFAULT" if isinstance(a.value, Default) else a.value.text for a in action.assignments]
     if isinstance(action, Update):
         pairs = zip(names, values, strict=True)
         return "UPDATE SET " + ", ".join(f"{name} = {value}" for name, value in pairs)
     return f"INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"
-
-
-def _name_sql(parts: NameParts) -> str:
-    return ".".join(
-        part if part.isidentifier() and part.isascii() else "`" + part.replace("`", "``") + "`" for part in parts
-    )
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,15 @@ def quote_name(parts: Iterable[str]) -> str:
     return ".".join(quote(part) for part in parts)
 
 
+def shown_name(parts: Iterable[str]) -> str:
+    """Return the parts of a name with dots between, and backticks only where SQL needs them.
+
+    >>> shown_name(("t", "a b"))
+    't.`a b`'
+    """
+    return ".".join(part if part.isidentifier() and part.isascii() else quote(part) for part in parts)
+
+
 def unquote(name: str) -> str:
     """Return one part of a name without its backticks, if it has any.
 

@@ -11,7 +11,7 @@ from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
 from deltamerge.spark.row_errors import row_error, row_error_in
-from deltamerge.sql.names import quote
+from deltamerge.sql.names import shown_name
 
 _TOO_LONG = "length"
 
@@ -34,17 +34,13 @@ def _as_string(field: T.StructField) -> T.StructField:
 def _ddl(data_type: T.DataType) -> str:
     """Spell a type as Spark reads it back; PySpark never quotes names."""
     if isinstance(data_type, T.StructType):
-        fields = (f"{_quoted(f.name)}:{_ddl(f.dataType)}" for f in data_type.fields)
+        fields = (f"{shown_name((f.name,))}:{_ddl(f.dataType)}" for f in data_type.fields)
         return f"struct<{','.join(fields)}>"
     if isinstance(data_type, T.ArrayType):
         return f"array<{_ddl(data_type.elementType)}>"
     if isinstance(data_type, T.MapType):
         return f"map<{_ddl(data_type.keyType)},{_ddl(data_type.valueType)}>"
     return data_type.simpleString()
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() and name.isascii() else quote(name)
 
 
 def _plain(data_type: T.DataType) -> T.DataType:

@@ -19,7 +19,7 @@ from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.spark.row_errors import row_error, row_error_in
-from deltamerge.sql.names import quote, quote_name
+from deltamerge.sql.names import quote_name, shown_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import fitted
@@ -74,7 +74,7 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
         if invariant:
             checks.append(Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"]))
     generated = [
-        Check(GENERATED_COLUMN, f"{_shown((f.name,))} <=> ({sql})", f)
+        Check(GENERATED_COLUMN, f"{shown_name((f.name,))} <=> ({sql})", f)
         for f in schema.fields
         if (sql := generation_expression(f)) is not None
     ]
@@ -188,7 +188,7 @@ def columns_in(expression: str, schema: StructType) -> dict[str, tuple[str, ...]
     for parts in written:
         path = _existing(parts, schema)
         if path:
-            columns[_shown(parts[: len(path)])] = path
+            columns[shown_name(parts[: len(path)])] = path
     return columns
 
 
@@ -198,10 +198,6 @@ def _existing(parts: tuple[str, ...], data_type: DataType) -> tuple[str, ...]:
     same = [f for f in data_type.fields if f.name.lower() == parts[0].lower()]
     field = next((f for f in same if f.name == parts[0]), same[0] if same else None)
     return () if field is None else (field.name, *_existing(parts[1:], field.dataType))
-
-
-def _shown(parts: tuple[str, ...]) -> str:
-    return ".".join(p if p.isidentifier() and p.isascii() else quote(p) for p in parts)
 
 
 def _of_null(constraint: NotNull, key: Column) -> tuple[Column, Column]:

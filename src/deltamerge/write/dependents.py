@@ -1,4 +1,4 @@
-"""Constraints and generated columns that forbid a column's wider type."""
+"""Constraints and generated columns that refer to a column, and so forbid its wider type."""
 
 from __future__ import annotations
 
@@ -19,15 +19,28 @@ def check_dependents(before: StructType, after: StructType, configuration: Mappi
         DeltaAnalysisException: A constraint or an expression might mean something else for the wider type.
             Delta: OptimisticTransaction.checkDependentExpressions.
     """
-    constraints = {k: v for k, v in configuration.items() if k.lower().startswith(CHECK_PREFIX)}
-    generated = {f.name: sql for f in before.fields if (sql := generation_expression(f)) is not None}
-    if not constraints and not generated:
-        return
     for path, narrow, wide in _changes(before, after, ()):
-        for kind, expressions in (("check constraint", constraints), ("generated column", generated)):
-            using = {name: sql for name, sql in expressions.items() if _uses(sql, path, before)}
-            if using:
-                raise _mismatch(kind, ".".join(path), narrow, wide, using)
+        for kind, using in dependents_on(path, before, configuration):
+            raise _mismatch(kind, ".".join(path), narrow, wide, using)
+
+
+def dependents_on(
+    path: tuple[str, ...], schema: StructType, configuration: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the kinds of expressions that name a field, or what contains it, or what it contains; each with its SQL.
+
+    Kinds are ``check constraint`` and ``generated column``; the expressions are by the property and by the column.
+    """
+    constraints = {k: v for k, v in configuration.items() if k.lower().startswith(CHECK_PREFIX)}
+    generated = {f.name: sql for f in schema.fields if (sql := generation_expression(f)) is not None}
+    for kind, expressions in (("check constraint", constraints), ("generated column", generated)):
+        using = {
+            name: sql
+            for name, sql in expressions.items()
+            if any(one[: len(path)] == path[: len(one)] for one in columns_in(sql, schema).values())
+        }
+        if using:
+            yield kind, using
 
 
 def _changes(
@@ -42,12 +55,6 @@ def _changes(
             yield from _changes(narrow, wide, (*path, name))
     elif before != after:
         yield path, before, after
-
-
-def _uses(expression: str, path: tuple[str, ...], schema: StructType) -> bool:
-    """Return whether an expression names a field, or what contains it, or what it contains."""
-    named = columns_in(expression, schema).values()
-    return any(one[: len(path)] == path[: len(one)] for one in named)
 
 
 def _mismatch(
