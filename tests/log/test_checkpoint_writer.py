@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
-from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_adds
+from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_files
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.segment import find_segment
@@ -192,7 +192,7 @@ def test_many_files_make_several_row_groups(tmp_path: Path) -> None:
     segment = find_segment(log.store)
     assert segment.checkpoint is not None
     found = read_checkpoint_actions(log.store, segment.checkpoint)
-    files = FileTable(read_checkpoint_adds(log.store, segment.checkpoint, found))
+    files = FileTable(read_checkpoint_files(log.store, segment.checkpoint, found, "add"))
     assert files.paths() == snapshot.files.paths()
 
 

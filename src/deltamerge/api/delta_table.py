@@ -19,7 +19,7 @@ from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
 from deltamerge.log.features.clustering import clustered_by
-from deltamerge.log.history import read_history
+from deltamerge.log.history import COLUMNS, read_history
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.changes import changes_frame
@@ -386,8 +386,8 @@ class DeltaTable(TableCommands):
             version, timestamp, userId, userName, operation, operationParameters, job, notebook, clusterId,
             readVersion, isolationLevel, isBlindAppend, operationMetrics, userMetadata, engineInfo.
         """
-        rows = [tuple(_plain(entry[name]) for name in _HISTORY) for entry in read_history(self.table.store, limit)]
-        return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in _HISTORY.items()))
+        rows = [tuple(_plain(entry[name]) for name in COLUMNS) for entry in read_history(self.table.store, limit)]
+        return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in COLUMNS.items()))
 
     def detail(self) -> DataFrame:
         """Describe the table.
@@ -419,24 +419,6 @@ class DeltaTable(TableCommands):
         return self.table.spark.createDataFrame([row], _DETAIL)
 
 
-_HISTORY = {
-    "version": "BIGINT",
-    "timestamp": "TIMESTAMP",
-    "userId": "STRING",
-    "userName": "STRING",
-    "operation": "STRING",
-    "operationParameters": "MAP<STRING, STRING>",
-    "job": "STRUCT<jobId: STRING, jobName: STRING, jobRunId: STRING, runId: STRING, jobOwnerId: STRING, "
-    "triggerType: STRING>",
-    "notebook": "STRUCT<notebookId: STRING>",
-    "clusterId": "STRING",
-    "readVersion": "BIGINT",
-    "isolationLevel": "STRING",
-    "isBlindAppend": "BOOLEAN",
-    "operationMetrics": "MAP<STRING, STRING>",
-    "userMetadata": "STRING",
-    "engineInfo": "STRING",
-}
 _DETAIL = (
     "format STRING, id STRING, name STRING, description STRING, location STRING, createdAt TIMESTAMP, "
     "lastModified TIMESTAMP, partitionColumns ARRAY<STRING>, clusteringColumns ARRAY<STRING>, numFiles BIGINT, "

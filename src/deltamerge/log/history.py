@@ -11,21 +11,25 @@ from deltamerge.log.commits import parse_action, read_ahead
 from deltamerge.log.segment import list_log, table_not_found
 from deltamerge.storage.store import Store
 
-_PLAIN = (
-    "userId",
-    "userName",
-    "operation",
-    "operationParameters",
-    "job",
-    "notebook",
-    "clusterId",
-    "readVersion",
-    "isolationLevel",
-    "isBlindAppend",
-    "operationMetrics",
-    "userMetadata",
-    "engineInfo",
-)
+COLUMNS = {
+    "version": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "userId": "STRING",
+    "userName": "STRING",
+    "operation": "STRING",
+    "operationParameters": "MAP<STRING, STRING>",
+    "job": "STRUCT<jobId: STRING, jobName: STRING, jobRunId: STRING, runId: STRING, jobOwnerId: STRING, "
+    "triggerType: STRING>",
+    "notebook": "STRUCT<notebookId: STRING>",
+    "clusterId": "STRING",
+    "readVersion": "BIGINT",
+    "isolationLevel": "STRING",
+    "isBlindAppend": "BOOLEAN",
+    "operationMetrics": "MAP<STRING, STRING>",
+    "userMetadata": "STRING",
+    "engineInfo": "STRING",
+}
+"""The columns of DESCRIBE HISTORY, with their types in SQL."""
 
 
 def read_history(store: Store, limit: int | None = None) -> list[dict[str, Any]]:
@@ -61,8 +65,8 @@ def _commit_info(content: bytes, where: str) -> CommitInfo:
 
 def _row(version: int, time: int, info: CommitInfo) -> dict[str, Any]:
     milliseconds = time if info.in_commit_timestamp is None else info.in_commit_timestamp
-    row: dict[str, Any] = {"version": version, "timestamp": as_datetime(milliseconds)}
-    row.update((name, info.values.get(name)) for name in _PLAIN)
+    row: dict[str, Any] = {name: info.values.get(name) for name in COLUMNS}
+    row |= {"version": version, "timestamp": as_datetime(milliseconds)}
     for name in ("operationParameters", "operationMetrics"):
         if isinstance(row[name], dict):
             row[name] = {key: _as_string(value) for key, value in row[name].items()}

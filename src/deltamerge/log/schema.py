@@ -104,6 +104,24 @@ def with_parts(data_type: DataType, change: Callable[[str, DataType], DataType])
     return data_type
 
 
+def with_each_field(
+    schema: StructType, change: Callable[[tuple[str, ...], StructField], StructField], above: tuple[str, ...] = ()
+) -> StructType:
+    """Return a schema with every field changed, outer ones first; paths are of the names before the change."""
+
+    def within(data_type: DataType, path: tuple[str, ...]) -> DataType:
+        if isinstance(data_type, StructType):
+            return with_each_field(data_type, change, path)
+        return with_parts(data_type, lambda name, part: within(part, (*path, name)))
+
+    fields = []
+    for item in schema.fields:
+        path = (*above, item.name)
+        changed = change(path, item)
+        fields.append(replace(changed, data_type=within(changed.data_type, path)))
+    return StructType(tuple(fields))
+
+
 def contains_type(data_type: DataType, name: str) -> bool:
     """Return whether a type is, or holds at any depth, the primitive type of a name such as ``variant``."""
     if isinstance(data_type, PrimitiveType):

@@ -12,11 +12,7 @@ import pyarrow.compute as pc
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, first_of
-from deltamerge.log.checkpoint.reading import (
-    read_checkpoint_actions,
-    read_checkpoint_adds,
-    read_checkpoint_removes,
-)
+from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_files
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
 from deltamerge.log.features.column_mapping import (
     NONE,
@@ -118,7 +114,7 @@ def _read_tombstones(store: Store, segment: LogSegment) -> pa.Table:
     base = None
     if segment.checkpoint is not None:
         found = read_checkpoint_actions(store, segment.checkpoint)
-        base = read_checkpoint_removes(store, segment.checkpoint, found)
+        base = read_checkpoint_files(store, segment.checkpoint, found, "remove")
     lines = _read_commits(store, segment.commits, segment.last_commit, REMOVE_SCHEMA)
     return tombstones(base, lines, store.root)
 
@@ -192,7 +188,7 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
         state = state.apply(lines.actions)
         checked = _checked(store, segment, state)
         if segment.checkpoint is not None:
-            base = FileTable(read_checkpoint_adds(store, segment.checkpoint, found))
+            base = FileTable(read_checkpoint_files(store, segment.checkpoint, found, "add"))
     snapshot = _snapshot(store, segment, state, checked, lines, base)
     _check_partition_keys(snapshot, [lines.adds] if base is None else [lines.adds, base.arrow])
     _check_paths([snapshot.files.arrow], store)

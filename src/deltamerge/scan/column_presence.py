@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,8 +20,8 @@ from deltamerge.log.features.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAM
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.spark.table import Table
+from deltamerge.storage.store import in_parallel
 
-_FOOTER_THREADS = 16
 _SHOWN = 10
 
 
@@ -54,8 +54,7 @@ def check_footers(table: Table, expected: Sequence[str], files: Sequence[AddFile
 
 def footers(table: Table, files: Sequence[AddFile]) -> list[pa.Schema]:
     """Read the columns of files from their footers."""
-    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        return list(pool.map(lambda file: _footer(table, file), files))
+    return in_parallel(partial(_footer, table), files)
 
 
 def check_names(table: Table, expected: Sequence[str], file: AddFile, found: Sequence[str]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
+from deltamerge.log.add_file_stats import record_count
 from deltamerge.workers.partition_names import partition_folder
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
@@ -55,8 +55,8 @@ def records_per_file(configuration: Mapping[str, str], files: Iterable[AddFile])
         return None
     size = rows = 0
     for file in files:
-        counted = json.loads(file.stats).get("numRecords") if file.stats else None
-        if isinstance(counted, int):
+        counted = record_count(file)
+        if counted is not None:
             size, rows = size + file.size, rows + counted
     return max(1, wanted * rows // size) if size and rows else None
 

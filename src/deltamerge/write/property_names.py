@@ -9,72 +9,7 @@ from deltamerge.log.properties import parse_interval
 from deltamerge.log.protocol import SUPPORTED_WRITER_FEATURES
 from deltamerge.sql.names import near_misses
 
-# Delta: DeltaConfigs, and delta.targetFileSize.
-_NAMES = [
-    "appendOnly",
-    "autoOptimize",
-    "autoOptimize.autoCompact",
-    "autoOptimize.optimizeWrite",
-    "castIcebergTimeType",
-    "checkpoint.writeStatsAsJson",
-    "checkpoint.writeStatsAsStruct",
-    "checkpointInterval",
-    "checkpointPolicy",
-    "checkpointRetentionDuration",
-    "columnMapping.maxColumnId",
-    "columnMapping.mode",
-    "compatibility.symlinkFormatManifest.enabled",
-    "coordinatedCommits.commitCoordinator-preview",
-    "coordinatedCommits.commitCoordinatorConf-preview",
-    "coordinatedCommits.tableConf-preview",
-    "dataSkippingNumIndexedCols",
-    "dataSkippingStatsColumns",
-    "dataSkippingStringPrefixLength",
-    "deletedFileRetentionDuration",
-    "dropFeatureTruncateHistory.retentionDuration",
-    "enableChangeDataCapture",
-    "enableChangeDataFeed",
-    "enableDeletionVectors",
-    "enableExpiredLogCleanup",
-    "enableFullRetentionRollback",
-    "enableIcebergCompatV1",
-    "enableIcebergCompatV2",
-    "enableIcebergCompatV3",
-    "enableIcebergWriterCompatV1",
-    "enableInCommitTimestamps",
-    "enableMaterializePartitionColumnsFeature",
-    "enableRowTracking",
-    "enableTypeWidening",
-    "enableVariantShredding",
-    "ignoreIcebergBucketPartition",
-    "ignoreProtocolDefaults",
-    "inCommitTimestampEnablementTimestamp",
-    "inCommitTimestampEnablementVersion",
-    "isolationLevel",
-    "logRetentionDuration",
-    "minReaderVersion",
-    "minWriterVersion",
-    "parquet.format.version",
-    "randomPrefixLength",
-    "randomizeFilePrefixes",
-    "redirectReaderWriter-preview",
-    "redirectWriterOnly-preview",
-    "requireCheckpointProtectionBeforeVersion",
-    "rowTrackingSuspended",
-    "sampleRetentionDuration",
-    "setTransactionRetentionDuration",
-    "targetFileSize",
-    "universalFormat.enabledFormats",
-    "universalFormat.iceberg.atomicConversion.supported",
-    "writePartitionColumnsToParquet",
-]
-BY_LOWER = {f"delta.{name}".lower(): f"delta.{name}" for name in _NAMES}
-_FEATURE = "delta.feature."
-_FEATURES = {name.lower(): name for name in SUPPORTED_WRITER_FEATURES}
-DEFAULTS = "spark.databricks.delta.properties.defaults."
-_OF_ANY_NAME = ("delta.constraints.", _FEATURE, "delta.universalformat.config.")
-
-
+# Delta: DeltaConfigs, and delta.targetFileSize; by the values that are checked.
 _BOOLEANS = (
     "appendOnly", "checkpoint.writeStatsAsJson", "checkpoint.writeStatsAsStruct",
     "compatibility.symlinkFormatManifest.enabled", "enableChangeDataFeed", "enableDeletionVectors",
@@ -85,6 +20,50 @@ _INTERVALS = (
     "checkpointRetentionDuration", "deletedFileRetentionDuration", "dropFeatureTruncateHistory.retentionDuration",
     "logRetentionDuration", "sampleRetentionDuration", "setTransactionRetentionDuration",
 )  # fmt: skip
+_OTHERS = [
+    "autoOptimize",
+    "autoOptimize.autoCompact",
+    "autoOptimize.optimizeWrite",
+    "castIcebergTimeType",
+    "checkpointInterval",
+    "checkpointPolicy",
+    "columnMapping.maxColumnId",
+    "columnMapping.mode",
+    "coordinatedCommits.commitCoordinator-preview",
+    "coordinatedCommits.commitCoordinatorConf-preview",
+    "coordinatedCommits.tableConf-preview",
+    "dataSkippingNumIndexedCols",
+    "dataSkippingStatsColumns",
+    "dataSkippingStringPrefixLength",
+    "enableChangeDataCapture",
+    "enableIcebergCompatV1",
+    "enableIcebergCompatV2",
+    "enableIcebergCompatV3",
+    "enableIcebergWriterCompatV1",
+    "enableMaterializePartitionColumnsFeature",
+    "ignoreIcebergBucketPartition",
+    "ignoreProtocolDefaults",
+    "inCommitTimestampEnablementTimestamp",
+    "inCommitTimestampEnablementVersion",
+    "isolationLevel",
+    "minReaderVersion",
+    "minWriterVersion",
+    "parquet.format.version",
+    "randomPrefixLength",
+    "redirectReaderWriter-preview",
+    "redirectWriterOnly-preview",
+    "requireCheckpointProtectionBeforeVersion",
+    "targetFileSize",
+    "universalFormat.enabledFormats",
+    "universalFormat.iceberg.atomicConversion.supported",
+    "writePartitionColumnsToParquet",
+]
+BY_LOWER = {f"delta.{name}".lower(): f"delta.{name}" for name in (*_BOOLEANS, *_INTERVALS, *_OTHERS)}
+_FEATURE = "delta.feature."
+_FEATURES = {name.lower(): name for name in SUPPORTED_WRITER_FEATURES}
+DEFAULTS = "spark.databricks.delta.properties.defaults."
+_OF_ANY_NAME = ("delta.constraints.", _FEATURE, "delta.universalformat.config.")
+
 _ISOLATION = ("serializable", "writeserializable", "snapshotisolation")
 
 

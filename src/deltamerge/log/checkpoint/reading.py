@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,16 +59,25 @@ def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointA
     return CheckpointActions(others, (*parquet_files, *sidecars), lines)
 
 
-def read_checkpoint_adds(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
-    """Return the live files of a checkpoint, rows of `ADD_SCHEMA`, statistics always as JSON."""
-    lines = [] if found.json_lines is None else [found.json_lines.adds]
-    return _file_actions(store, checkpoint, found, lines, "add", ADD_SCHEMA)
+def read_checkpoint_files(
+    store: Store, checkpoint: Checkpoint, found: CheckpointActions, action: Literal["add", "remove"]
+) -> pa.Table:
+    """Return a checkpoint's live files, rows of `ADD_SCHEMA`, or its tombstones, rows of `REMOVE_SCHEMA`.
 
-
-def read_checkpoint_removes(store: Store, checkpoint: Checkpoint, found: CheckpointActions) -> pa.Table:
-    """Return the tombstones of a checkpoint, rows of `REMOVE_SCHEMA`; see `read_checkpoint_adds`."""
-    lines = [] if found.json_lines is None else [found.json_lines.removes]
-    return _file_actions(store, checkpoint, found, lines, "remove", REMOVE_SCHEMA)
+    Statistics are always JSON.
+    """
+    schema = ADD_SCHEMA if action == "add" else REMOVE_SCHEMA
+    tables = [empty_table(schema)]
+    if found.json_lines is not None:
+        tables.append(found.json_lines.adds if action == "add" else found.json_lines.removes)
+    for path in found.parquet_files:
+        with (
+            _readable(store, checkpoint, path),
+            store.open_input(path) as source,
+            pq.ParquetFile(source, pre_buffer=not store.is_local, page_checksum_verification=True) as file,
+        ):
+            tables.append(_read_file_actions(file, action, schema))
+    return pa.concat_tables(tables)
 
 
 @contextmanager
@@ -108,25 +118,6 @@ def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Ac
                     if action is not None:
                         actions.append(action)
         return actions
-
-
-def _file_actions(
-    store: Store,
-    checkpoint: Checkpoint,
-    found: CheckpointActions,
-    lines: list[pa.Table],
-    action: str,
-    schema: pa.Schema,
-) -> pa.Table:
-    tables = [empty_table(schema), *lines]
-    for path in found.parquet_files:
-        with (
-            _readable(store, checkpoint, path),
-            store.open_input(path) as source,
-            pq.ParquetFile(source, pre_buffer=not store.is_local, page_checksum_verification=True) as file,
-        ):
-            tables.append(_read_file_actions(file, action, schema))
-    return pa.concat_tables(tables)
 
 
 def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> pa.Table:

@@ -6,9 +6,8 @@ Source: Delta protocol, "Column Mapping".
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +26,7 @@ from deltamerge.log.schema import (
     lower_case,
     parse_schema,
     schema_to_json,
-    with_parts,
+    with_each_field,
 )
 from deltamerge.storage.store import Store
 
@@ -37,7 +36,6 @@ COLUMN_ID = "delta.columnMapping.id"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 NONE, NAME, ID = "none", "name", "id"
-_Change: TypeAlias = Callable[[tuple[str, ...], StructField], StructField]
 
 
 def mapping_mode(configuration: Mapping[str, str]) -> str:
@@ -65,13 +63,13 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
 
 def without_mapping(schema: StructType) -> StructType:
     """Return a schema without ids and physical names."""
-    return _each_field(schema, (), _unmapped)
+    return with_each_field(schema, _unmapped)
 
 
 def with_own_names(schema: StructType) -> StructType:
     """Return a schema whose fields have their names as physical names, as files of a table without mapping have."""
-    return _each_field(
-        schema, (), lambda _, field: replace(field, metadata={PHYSICAL_NAME: field.name, **field.metadata})
+    return with_each_field(
+        schema, lambda _, field: replace(field, metadata={PHYSICAL_NAME: field.name, **field.metadata})
     )
 
 
@@ -102,7 +100,7 @@ def with_column_ids(metadata: Metadata, before: StructType | None = None) -> Met
 
     return replace(
         metadata,
-        schema_string=schema_to_json(_each_field(schema, (), mapped)),
+        schema_string=schema_to_json(with_each_field(schema, mapped)),
         configuration={**metadata.configuration, MAX_COLUMN_ID: str(last)},
     )
 
@@ -122,22 +120,6 @@ def check_names(schema: StructType, configuration: Mapping[str, str]) -> None:
             f"names: {', '.join(wrong)}. Use other characters, or map columns: {MODE} = name.",
             parameters={"invalidColumnNames": ", ".join(wrong)},
         )
-
-
-def _each_field(schema: StructType, above: tuple[str, ...], change: _Change) -> StructType:
-    """Change every field, outer ones first; paths are of the names before the change."""
-    fields = []
-    for field in schema.fields:
-        path = (*above, field.name)
-        changed = change(path, field)
-        fields.append(replace(changed, data_type=_each_within(changed.data_type, path, change)))
-    return StructType(tuple(fields))
-
-
-def _each_within(data_type: DataType, path: tuple[str, ...], change: _Change) -> DataType:
-    if isinstance(data_type, StructType):
-        return _each_field(data_type, path, change)
-    return with_parts(data_type, lambda name, part: _each_within(part, (*path, name), change))
 
 
 def _kind(data_type: DataType) -> object:

@@ -10,7 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
-from deltamerge.log.schema import DECIMAL, DataType, PrimitiveType, StructField, StructType, parts, with_parts
+from deltamerge.log.schema import (
+    DECIMAL,
+    DataType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    parts,
+    with_each_field,
+    with_parts,
+)
 
 ENABLED = "delta.enableTypeWidening"
 TYPE_CHANGES = "delta.typeChanges"
@@ -88,18 +97,11 @@ def with_type_changes(before: StructType, after: StructType, table_version: int 
 
 def without_type_changes(schema: StructType) -> StructType:
     """Return a schema without the record of types that have changed."""
-    return StructType(tuple(_without_changes(field) for field in schema.fields))
 
+    def cleaned(_: tuple[str, ...], field: StructField) -> StructField:
+        return replace(field, metadata={key: value for key, value in field.metadata.items() if key != TYPE_CHANGES})
 
-def _without_changes(field: StructField) -> StructField:
-    metadata = {key: value for key, value in field.metadata.items() if key != TYPE_CHANGES}
-    return replace(field, data_type=_without_changes_within(field.data_type), metadata=metadata)
-
-
-def _without_changes_within(data_type: DataType) -> DataType:
-    if isinstance(data_type, StructType):
-        return without_type_changes(data_type)
-    return with_parts(data_type, lambda _, part: _without_changes_within(part))
+    return with_each_field(schema, cleaned)
 
 
 def _changed(before: StructField, after: StructField, table_version: int | None) -> StructField:
