@@ -12,7 +12,7 @@ from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import grouped
 from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request, parse_bytes
-from deltamerge.data_source.write_options import WriteOptions
+from deltamerge.data_source.write_options import asked_write
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
@@ -42,9 +42,9 @@ def test_wrong_options() -> None:
     with pytest.raises(DeltaIllegalArgumentException, match="'maybe' for option 'mergeSchema'"):
         Request({"mergeschema": "maybe"}, {}).flag("mergeSchema")
     with pytest.raises(DeltaIllegalArgumentException, match="no table property"):
-        WriteOptions.of(Request({"delta.nosuch": "1"}, {}), overwrite=False)
+        asked_write(Request({"delta.nosuch": "1"}, {}), overwrite=False)
     with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA"):
-        WriteOptions.of(Request({"replacewhere": "p = 1", "overwriteschema": "true"}, {}), overwrite=True)
+        asked_write(Request({"replacewhere": "p = 1", "overwriteschema": "true"}, {}), overwrite=True)
 
 
 def test_secrets_are_not_shown() -> None:
@@ -68,8 +68,8 @@ def test_sizes() -> None:
 )
 def test_the_session_says_how_partitions_are_overwritten(options: dict[str, str], kind: str) -> None:
     request = Request(options, {"spark.sql.sources.partitionOverwriteMode": "DYNAMIC"})
-    assert WriteOptions.of(request, overwrite=True).kind == kind
-    assert WriteOptions.of(Request({}, request.settings), overwrite=False).kind == "append"
+    assert asked_write(request, overwrite=True).kind == kind
+    assert asked_write(Request({}, request.settings), overwrite=False).kind == "append"
 
 
 def test_properties_of_options_and_of_the_session() -> None:
@@ -77,7 +77,7 @@ def test_properties_of_options_and_of_the_session() -> None:
         {"delta.enablechangedatafeed": "true", "partitionby": "a, b"},
         {"spark.databricks.delta.properties.defaults.appendOnly": "true"},
     )
-    wanted = WriteOptions.of(request, overwrite=False)
+    wanted = asked_write(request, overwrite=False)
     assert wanted.properties == {"delta.enableChangeDataFeed": "true"}
     assert default_properties(request.settings) == {"delta.appendOnly": "true"}
     assert wanted.partition_columns == ("a", "b")

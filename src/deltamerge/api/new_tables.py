@@ -16,7 +16,7 @@ from deltamerge.sql.names import quote_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
-from deltamerge.write.table_writer import NO_NOTES, CommitNotes, create_table, create_table_as
+from deltamerge.write.table_writer import NO_NOTES, CommitNotes, create_table
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,7 @@ def create(
         return
     is_recorded = record(place, definition.schema, definition.description, requires_entry=requires_entry)
     try:
-        if rows is None:
-            create_table(place.table, definition, mode)
-        else:
-            create_table_as(place.table, rows, definition, mode, notes)
+        create_table(place.table, definition, mode, rows, notes)
     except BaseException:
         # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
         if is_recorded and not table_exists(place.table.store):

@@ -11,15 +11,12 @@ from deltamerge.merge.executors.execution import AppendedRows
 from deltamerge.merge.run_merge import run_merge
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.merge_ast import Expression
-from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.constraints import columns_in
 from deltamerge.write.data_files import change_folder, removing_leftovers
-from deltamerge.write.definition import check_partition_columns
 from deltamerge.write.frame_rows import write_fitted
 from deltamerge.write.layout import data_folder
-from deltamerge.write.schema_evolution import evolved_definition
-from deltamerge.write.table_commits import changed_metadata, rows_definition, write_parameters
-from deltamerge.write.table_writer import FrameWrite
+from deltamerge.write.table_commits import changed_metadata, write_parameters
+from deltamerge.write.table_writer import FrameWrite, written_definition
 
 
 def replaces_rows(snapshot: Snapshot, condition: Expression) -> bool:
@@ -42,12 +39,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     assert condition is not None
     if notes.transaction is not None and notes.transaction.is_in(snapshot):
         return None
-    snapshot.check_writable()
-    refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
-    check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table.name)
-    definition = rows_definition(snapshot, None)
-    if asked.merges_schema:
-        definition = evolved_definition(snapshot, definition, frame.schema)
+    definition = written_definition(snapshot, table.name, asked, frame.schema)
     folder = data_folder(definition.properties)
     has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
     with removing_leftovers(table.store, folder):

@@ -19,6 +19,7 @@ from deltamerge.spark.nested_types import contains, matching_inner_types
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.table_columns import padded
 from deltamerge.workers.widening import can_widen
+from deltamerge.write.align import unknown_fields
 from deltamerge.write.constraints import Check, constraints_of
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition
@@ -69,7 +70,7 @@ def check_conditions(
 
 def check_columns(definition: TableDefinition, given: StructType, table: str) -> None:
     """Refuse a frame whose columns the table lacks, or has with types that do not take their values."""
-    unknown = _unknown(given, definition.schema, ())
+    unknown = unknown_fields(given, definition.schema, case_sensitive=False)
     if unknown:
         raise DeltaAnalysisException(
             "DELTA_SCHEMA_MISMATCH",
@@ -80,19 +81,6 @@ def check_columns(definition: TableDefinition, given: StructType, table: str) ->
     by_name = {field.name.lower(): field for field in definition.schema.fields}
     for field in given.fields:
         _check_type(field.dataType, by_name[field.name.lower()].dataType, (field.name,), table)
-
-
-def _unknown(given: DataType, known: DataType, above: tuple[str, ...]) -> list[str]:
-    if isinstance(given, StructType) and isinstance(known, StructType):
-        by_name = {field.name.lower(): field for field in known.fields}
-        found = []
-        for field in given.fields:
-            path = (*above, field.name)
-            same = by_name.get(field.name.lower())
-            found += [".".join(path)] if same is None else _unknown(field.dataType, same.dataType, path)
-        return found
-    inner = matching_inner_types(given, known)
-    return [name for part, one, other in inner for name in _unknown(one, other, (*above, part))]
 
 
 def _check_type(given: DataType, wanted: DataType, path: tuple[str, ...], table: str) -> None:

@@ -19,7 +19,7 @@ from deltamerge.data_source.write_checks import (
     rows_condition,
     where_files,
 )
-from deltamerge.data_source.write_options import WriteOptions, write_conf
+from deltamerge.data_source.write_options import asked_write
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot, table_exists
@@ -28,11 +28,9 @@ from deltamerge.scan.file_types import arrow_schema, file_field, given_part
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import LOCATION
 from deltamerge.txn.application import ApplicationTransaction
-from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.conditions import Condition
 from deltamerge.workers.staged_rows import SPARK_VERSION
 from deltamerge.workers.table_files import RowsToWrite
-from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.constraints import NotNull, constraints_of
 from deltamerge.write.data_files import (
     WriteTarget,
@@ -41,22 +39,20 @@ from deltamerge.write.data_files import (
     remove_leftovers,
     removing_leftovers,
 )
-from deltamerge.write.definition import TableDefinition, check_partition_columns
+from deltamerge.write.definition import TableDefinition
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
 from deltamerge.write.partition_overwrite import files_of_same_partitions
 from deltamerge.write.property_names import default_properties
-from deltamerge.write.schema_evolution import evolved_definition
 from deltamerge.write.table_commits import (
-    Destination,
     HistoryEntry,
     WrittenRows,
     commit_definition,
     commit_rows,
     new_definition,
     protocol_of,
-    rows_definition,
 )
+from deltamerge.write.table_writer import FrameWrite, written_definition
 
 
 @dataclass(frozen=True)
@@ -107,10 +103,7 @@ def plan_write(
     """
     request = Request(options, settings)
     given = _without_location(schema)
-    wanted = WriteOptions.of(request, overwrite)
-    if streams:
-        # Spark says with each batch which one it is; these are for batch writes.
-        wanted = replace(wanted, transaction=None)
+    wanted = asked_write(request, overwrite)
     snapshot = request.snapshot() if table_exists(request.store) else None
     has_partitions = snapshot is not None and bool(snapshot.metadata.partition_columns)
     if wanted.kind == "dynamic" and (streams or not has_partitions):
@@ -118,15 +111,16 @@ def plan_write(
         wanted = replace(wanted, kind="overwrite")
     definition = _definition(request, wanted, snapshot, given)
     conditions = check_conditions(definition, given, request)
-    if wanted.replace_where is not None:
-        conditions += (rows_condition(wanted.replace_where, given, definition, request),)
+    where = None if wanted.condition is None else wanted.condition.text
+    if where is not None:
+        conditions += (rows_condition(where, given, definition, request),)
     folder = data_folder(definition.properties)
     plan = WritePlan(
         options,
         folder,
         None if snapshot is None else snapshot.version,
         wanted.kind,
-        wanted.replace_where,
+        where,
         definition.schema.json(),
         definition.partition_columns,
         dict(definition.properties),
@@ -147,28 +141,17 @@ def _without_location(schema: StructType) -> StructType:
     return StructType(fields)
 
 
-def _definition(
-    request: Request, wanted: WriteOptions, snapshot: Snapshot | None, given: StructType
-) -> TableDefinition:
+def _definition(request: Request, wanted: FrameWrite, snapshot: Snapshot | None, given: StructType) -> TableDefinition:
     """Return the table's definition after the write, and check that rows of the frame can be written to it."""
     if snapshot is None or wanted.kind == "overwrite_schema":
         columns, defaults = wanted.partition_columns, default_properties(request.settings)
         definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
         protocol_of(snapshot, definition)
     else:
-        definition = _kept_definition(request, wanted, snapshot, given)
+        definition = written_definition(snapshot, request.path, wanted, given)
     check_expressions(definition, given)
     check_columns(definition, given, request.path)
     return definition
-
-
-def _kept_definition(request: Request, wanted: WriteOptions, snapshot: Snapshot, given: StructType) -> TableDefinition:
-    snapshot.check_writable()
-    if wanted.kind != "append":
-        refuse_append_only(snapshot, request.path, "the overwrite deletes rows")
-    check_partition_columns(wanted.partition_columns, snapshot.metadata.partition_columns, request.path)
-    definition = rows_definition(snapshot, None)
-    return evolved_definition(snapshot, definition, given) if wanted.merges_schema else definition
 
 
 def _rows_to_write(
@@ -230,7 +213,7 @@ def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]
     """Commit what the tasks of a write have written."""
     found = WritePlan.of_json(plan)
     request = Request(found.options, settings)
-    _commit(found, request, messages, WriteOptions.of(request, found.kind != "append").transaction)
+    _commit(found, request, messages, asked_write(request, found.kind != "append"))
 
 
 def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: int) -> None:
@@ -249,7 +232,10 @@ def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: in
         )
     mode = "Append" if plan.kind == "append" else "Complete"
     entry = HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)})
-    _commit(plan, request, given, ApplicationTransaction(query, batch), entry)
+    asked = asked_write(request, plan.kind != "append")
+    # Spark says with each batch which one it is; the options of a transaction are for batch writes.
+    notes = replace(asked.notes, transaction=ApplicationTransaction(query, batch))
+    _commit(plan, request, given, replace(asked, notes=notes), entry)
 
 
 def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
@@ -268,10 +254,10 @@ def _commit(
     plan: WritePlan,
     request: Request,
     messages: Sequence[Any],
-    transaction: ApplicationTransaction | None,
+    asked: FrameWrite,
     entry: HistoryEntry | None = None,
 ) -> None:
-    store = request.store
+    store, transaction = request.store, asked.notes.transaction
     with removing_leftovers(store, plan.folder):
         if transaction is not None and table_exists(store) and transaction.is_in(request.snapshot()):
             remove_leftovers(store, plan.folder)
@@ -281,8 +267,7 @@ def _commit(
         files = files_of_tasks(_target(request, definition, plan.folder), done)
         if not files.files:
             store.delete_folder(plan.folder)
-        destination = Destination(store, write_conf(request))
-        named = () if transaction is None else (transaction.action(now_ms()),)
+        destination, named = asked.notes.destination(store, request.conf), asked.notes.named()
         if plan.version is None:
             mode = "Append" if plan.kind == "append" else "Overwrite"
             commit_definition(destination, None, definition, files, named, mode, entry)
@@ -292,7 +277,7 @@ def _commit(
             commit_definition(destination, snapshot, definition, files, named, entry=entry, overwrites=True)
             return
         removed = _replaced(plan, request, snapshot, files)
-        names = WriteOptions.of(request, plan.kind != "append").partition_columns or ()
+        names = asked.partition_columns or ()
         rows = WrittenRows(definition, snapshot.protocol, files, removed, plan.where, plan.kind == "dynamic", names)
         commit_rows(destination, snapshot, rows, named, entry)
 

@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
+from deltamerge.spark.column_nodes import ColumnNodes
 from deltamerge.spark.session import is_connect
 from deltamerge.sql.names import parse_name, quote_name
 
 _BOUND = "ExpressionColumnNode("
-_COLUMN_NODE = "org.apache.spark.sql.internal.ColumnNode"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def columns_by_name(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable
         DeltaAnalysisException: The function was given a column that is of several sides' frames.
         AnalysisException: Over Connect it was given a column that its side's frame has no longer.
     """
-    return _by_plan_id(sides) if is_connect(spark) else _ByExprId(spark, sides).column
+    return _by_plan_id(sides) if is_connect(spark) else _by_expr_id(spark, sides)
 
 
 def _only(name: str, found: Sequence[FrameSide], alias: str | None = None) -> FrameSide | None:
@@ -80,72 +80,39 @@ def _output(frame: DataFrame) -> list[Any]:
     return [java.apply(i) for i in range(java.size())]
 
 
-class _ByExprId:
-    def __init__(self, spark: SparkSession, sides: Sequence[FrameSide]) -> None:
-        self._gateway: Any = spark.sparkContext._gateway
-        self._jvm: Any = spark.sparkContext._jvm
-        self._sides: dict[str, list[FrameSide]] = {}
-        for side in sides:
-            for ids in {str(each.exprId().toString()) for frame in side.frames for each in _output(frame)}:
-                self._sides.setdefault(ids, []).append(side)
+def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
+    owners: dict[str, list[FrameSide]] = {}
+    for side in sides:
+        for ids in {str(each.exprId().toString()) for frame in side.frames for each in _output(frame)}:
+            owners.setdefault(ids, []).append(side)
 
-    def column(self, column: Column) -> Column:
-        java: Any = column._jc
-        node = java.node()
-        found = self._node(node)
-        if found is node:
-            return column
-        made: Any = type(column)
-        result: Column = made(self._jvm.org.apache.spark.sql.Column(found))
-        return result
+    def change(node: Any) -> Any:  # noqa: ANN401
+        printed = node.toString()
+        if _BOUND not in printed:
+            return node
+        if not printed.startswith(_BOUND):
+            return None
+        parts = parts_of(node.expression())
+        named: Any = None if parts is None else F.col(quote_name(parts))
+        return node if named is None else named._jc.node()
 
-    def _node(self, node: Any) -> Any:  # noqa: ANN401
-        if node.toString().startswith(_BOUND):
-            parts = self._parts(node.expression())
-            named: Any = None if parts is None else F.col(quote_name(parts))
-            return node if named is None else named._jc.node()
-        return self._rebuilt(node) if _BOUND in node.toString() else node
-
-    def _parts(self, expression: Any) -> tuple[str, ...] | None:  # noqa: ANN401
+    def parts_of(expression: Any) -> tuple[str, ...] | None:  # noqa: ANN401
         kind = expression.nodeName()
         if kind == "Alias":
-            return self._parts(expression.child())
+            return parts_of(expression.child())
         if kind == "GetStructField":
-            parts = self._parts(expression.child())
+            parts = parts_of(expression.child())
             return None if parts is None else (*parts, str(expression.extractFieldName()))
         if kind != "AttributeReference":
             return None
         qualifier, name = expression.qualifier(), str(expression.name())
         own = [str(qualifier.apply(i)) for i in range(qualifier.size())]
-        side = _only(name, self._sides.get(str(expression.exprId().toString()), []), own[-1] if own else None)
+        side = _only(name, owners.get(str(expression.exprId().toString()), []), own[-1] if own else None)
         if side is None:
             return None
         return (*(own if side.qualifier is None else [side.qualifier]), name)
 
-    def _rebuilt(self, node: Any) -> Any:  # noqa: ANN401
-        """Make a case class again, with other nodes in it."""
-        constructor = node.getClass().getConstructors()[0]
-        values = self._gateway.new_array(self._jvm.java.lang.Object, node.productArity())
-        for index in range(node.productArity()):
-            values[index] = self._part(node.productElement(index))
-        return constructor.newInstance(values)
-
-    def _part(self, value: Any) -> Any:  # noqa: ANN401
-        if self._is(value, _COLUMN_NODE):
-            return self._node(value)
-        if self._is(value, "scala.collection.immutable.Seq"):
-            parts = [self._part(value.apply(i)) for i in range(value.size())]
-            return self._jvm.PythonUtils.toSeq(parts).toList()
-        if self._is(value, "scala.Some"):
-            return self._jvm.scala.Some(self._part(value.get()))
-        if self._is(value, "scala.Tuple2"):
-            return self._jvm.scala.Tuple2(self._part(value._1()), self._part(value._2()))
-        return value
-
-    def _is(self, value: object, java_class: str) -> bool:
-        if not hasattr(value, "_target_id"):
-            return False
-        return bool(self._jvm.java.lang.Class.forName(java_class).isInstance(value))
+    return ColumnNodes(spark, change).column
 
 
 # Spark Connect

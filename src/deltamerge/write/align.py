@@ -75,19 +75,22 @@ def check_same_fields(
         check(given, wanted, column)
 
 
-def unknown_fields(source: DataType, target: DataType, column: str, case_sensitive: bool) -> list[str]:
-    """Return the paths, such as ``address.street``, of a value's fields that the target's structs lack."""
+def unknown_fields(
+    source: DataType, target: DataType, above: tuple[str, ...] = (), *, case_sensitive: bool
+) -> list[str]:
+    """Return the paths, such as ``address.street``, of columns and fields that the target lacks."""
     found = []
     for name, given, wanted in matching_inner_types(source, target):
-        found += unknown_fields(given, wanted, f"{column}.{name}", case_sensitive)
+        found += unknown_fields(given, wanted, (*above, name), case_sensitive=case_sensitive)
     if not (isinstance(source, StructType) and isinstance(target, StructType)):
         return found
     for field in source.fields:
-        index, name = find_field(target, field.name, case_sensitive), f"{column}.{field.name}"
+        index, path = find_field(target, field.name, case_sensitive), (*above, field.name)
         if index is None:
-            found.append(name)
+            found.append(".".join(path))
         else:
-            found += unknown_fields(field.dataType, target.fields[index].dataType, name, case_sensitive)
+            known = target.fields[index].dataType
+            found += unknown_fields(field.dataType, known, path, case_sensitive=case_sensitive)
     return found
 
 

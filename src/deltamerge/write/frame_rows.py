@@ -74,10 +74,7 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
     assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive)
     given = {f.name if conf.case_sensitive else f.name.lower(): f for f in frame.schema.fields}
     known = {f.name if conf.case_sensitive else f.name.lower(): f for f in schema.fields}
-    unknown = [f.name for key, f in given.items() if key not in known]
-    for key in given.keys() & known.keys():
-        types = given[key].dataType, known[key].dataType
-        unknown += unknown_fields(*types, known[key].name, conf.case_sensitive)
+    unknown = unknown_fields(frame.schema, schema, case_sensitive=conf.case_sensitive)
     if unknown:
         raise DeltaAnalysisException(
             "DELTA_SCHEMA_MISMATCH",

@@ -14,10 +14,11 @@ from deltamerge.log.actions import AddFile, SetTransaction
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.spark.config import CommandConf
+from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
+from deltamerge.storage.store import Store
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
@@ -63,48 +64,45 @@ class CommitNotes:
     def named(self) -> tuple[SetTransaction, ...]:
         return () if self.transaction is None else (self.transaction.action(now_ms()),)
 
+    def destination(self, store: Store, conf: MergeConf) -> Destination:
+        metadata = self.user_metadata
+        return Destination(store, conf if metadata is None else replace(conf, user_metadata=metadata))
+
 
 NO_NOTES = CommitNotes()
 
 
-def create_table(table: Table, definition: TableDefinition, mode: str) -> None:
-    """Create a table without rows.
-
-    Args:
-        mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
-    """
-    exists = _may_create(table, mode)
-    if exists and mode == "create_if_not_exists":
-        return
-    definition = _prepared_definition(table, definition)
-    check_identity_columns(definition.schema, definition.partition_columns)
-    check_generation_expressions(table.spark, definition.schema)
-    before = table.snapshot() if exists else None
-    definition = _replacing(table, before, definition)
-    entry = _created(mode, "", definition)
-    commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
-
-
-def create_table_as(
-    table: Table, frame: DataFrame, definition: TableDefinition, mode: str, notes: CommitNotes = NO_NOTES
+def create_table(
+    table: Table,
+    definition: TableDefinition,
+    mode: str,
+    rows: DataFrame | None = None,
+    notes: CommitNotes = NO_NOTES,
 ) -> None:
-    """Create a table with a frame's rows, whose columns the definition has.
+    """Create a table.
 
     Args:
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
+        rows: What it holds, whose columns the definition has; None for a table without rows.
     """
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
         return
     before = table.snapshot() if exists else None
     definition = _prepared_definition(table, definition)
-    if before is not None and _VECTORS in before.metadata.configuration:
+    if rows is None:
+        check_identity_columns(definition.schema, definition.partition_columns)
+        check_generation_expressions(table.spark, definition.schema)
+    elif before is not None and _VECTORS in before.metadata.configuration:
         # As delta-spark.
         kept = {_VECTORS: before.metadata.configuration[_VECTORS]}
         definition = replace(definition, properties={**kept, **definition.properties})
     definition = _replacing(table, before, definition)
-    entry = _created(mode, " AS SELECT", definition)
-    _write_definition(table, frame, before, definition, FrameWrite("error", notes=notes), entry)
+    entry = _created(mode, "" if rows is None else " AS SELECT", definition)
+    if rows is None:
+        commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
+    else:
+        _write_definition(table, rows, before, definition, FrameWrite("error", notes=notes), entry)
 
 
 def _replacing(table: Table, before: Snapshot | None, definition: TableDefinition) -> TableDefinition:
@@ -248,16 +246,11 @@ def _write_definition(
 
 def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: FrameWrite, on_commit: OnCommit) -> int:
     """Append rows to a table, or put them into the place of all or some of its rows."""
-    snapshot.check_writable()
-    if asked.kind != "append":
-        refuse_append_only(snapshot, table.name, "the overwrite deletes rows")
-    check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table.name)
-    protocol, properties = snapshot.protocol, None
-    if asked.kind == "overwrite":
-        protocol, properties = upgraded(protocol, protocol_for(StructType([]), asked.properties)), asked.properties
-    definition = rows_definition(snapshot, properties)
-    if asked.merges_schema:
-        definition = evolved_definition(snapshot, definition, frame.schema)
+    is_overwrite = asked.kind == "overwrite"
+    definition = written_definition(snapshot, table.name, asked, frame.schema, sets_properties=is_overwrite)
+    protocol = snapshot.protocol
+    if is_overwrite:
+        protocol = upgraded(protocol, protocol_for(StructType([]), asked.properties))
     condition = None if asked.condition is None else asked.condition.text
     # An impossible condition is refused before anything is written.
     replaced = replaced_files(table, snapshot, asked.kind, condition)
@@ -273,7 +266,23 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     return version
 
 
+def written_definition(
+    snapshot: Snapshot, table: str, asked: FrameWrite, given: StructType, *, sets_properties: bool = False
+) -> TableDefinition:
+    """Return an existing table's definition after a write that replaces no schema; refuse one that it does not take.
+
+    Args:
+        table: The table's name.
+        given: The columns of the rows.
+        sets_properties: Whether the table gets the properties of the write.
+    """
+    snapshot.check_writable()
+    if asked.kind != "append":
+        refuse_append_only(snapshot, table, "the overwrite deletes rows")
+    check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table)
+    definition = rows_definition(snapshot, asked.properties if sets_properties else None)
+    return evolved_definition(snapshot, definition, given) if asked.merges_schema else definition
+
+
 def destination_of(table: Table, notes: CommitNotes = NO_NOTES) -> Destination:
-    conf = merge_conf(table.spark)
-    metadata = notes.user_metadata
-    return Destination(table.store, conf if metadata is None else replace(conf, user_metadata=metadata))
+    return notes.destination(table.store, merge_conf(table.spark))
