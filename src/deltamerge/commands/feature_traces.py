@@ -77,12 +77,8 @@ class Traces:
     is_in: Callable[[Action], bool] = lambda _: False
 
 
-def _nothing(_: Table) -> bool:
-    return False
-
-
-def _always(_: Snapshot) -> bool:
-    return True
+def _in_metadata(uses: Callable[[Metadata], bool]) -> Callable[[Action], bool]:
+    return lambda action: isinstance(action, Metadata) and uses(action)
 
 
 def unset(table: Table, properties: Sequence[str], *, disabled: Sequence[str] = ()) -> None:
@@ -163,7 +159,7 @@ def _uses_vectors(action: Action) -> bool:
 
 def _is_unmapped(snapshot: Snapshot) -> bool:
     schema = parse_schema(snapshot.metadata.schema_string)
-    return mapping_mode(snapshot.metadata.configuration) == NONE and schema == without_mapping(schema)
+    return not _is_mapped(snapshot.metadata) and schema == without_mapping(schema)
 
 
 def _remove_mapping(table: Table) -> bool:
@@ -190,8 +186,8 @@ def _remove_mapping(table: Table) -> bool:
     return True
 
 
-def _is_mapped(action: Action) -> bool:
-    return isinstance(action, Metadata) and mapping_mode(action.configuration) != NONE
+def _is_mapped(metadata: Metadata) -> bool:
+    return mapping_mode(metadata.configuration) != NONE
 
 
 def _rewrite_all(table: Table, snapshot: Snapshot, files: Iterable[AddFile], record: RewriteRecord) -> None:
@@ -234,10 +230,6 @@ def _forget_type_changes(table: Table) -> None:
     commit_alteration(table, snapshot, "DROP FEATURE", parameters, [metadata])
 
 
-def _uses_widening(action: Action) -> bool:
-    return isinstance(action, Metadata) and _has_type_changes(action)
-
-
 def _has_v2_policy(metadata: Metadata) -> bool:
     return metadata.configuration.get(_POLICY, "classic").lower() == "v2"
 
@@ -253,10 +245,6 @@ def _remove_v2_policy(table: Table) -> bool:
         return False
     set_properties(table, {_POLICY: "classic"})
     return True
-
-
-def _uses_v2_policy(action: Action) -> bool:
-    return isinstance(action, Metadata) and _has_v2_policy(action)
 
 
 def _has_no_row_ids(snapshot: Snapshot) -> bool:
@@ -285,13 +273,9 @@ def _remove_row_ids(table: Table) -> bool:
     return True
 
 
-def _has_no_domains(snapshot: Snapshot) -> bool:
-    return not snapshot.domain_metadata
-
-
 def _remove_domains(table: Table) -> bool:
     snapshot = table.snapshot()
-    if _has_no_domains(snapshot):
+    if not snapshot.domain_metadata:
         return False
     removed = removals_of_domains(snapshot, tuple(snapshot.domain_metadata))
     commit_alteration(table, snapshot, "DOMAIN METADATA CLEANUP", {"domainMetadataRemovedCount": len(removed)}, removed)
@@ -304,20 +288,21 @@ def removals_of_domains(snapshot: Snapshot, names: Sequence[str]) -> list[Domain
     return [DomainMetadata(name, found[name].configuration, removed=True) for name in names if name in found]
 
 
-_WIDENING = Traces(_remove_widening, _is_not_widened, protects_history=True, is_in=_uses_widening)
+_V2_POLICY = _in_metadata(_has_v2_policy)
+_WIDENING = Traces(_remove_widening, _is_not_widened, protects_history=True, is_in=_in_metadata(_has_type_changes))
 
 DROPPABLE: Mapping[str, Traces] = {
     "checkConstraints": Traces(_refuse_constraints, _has_no_constraints),
-    "columnMapping": Traces(_remove_mapping, _is_unmapped, protects_history=True, is_in=_is_mapped),
+    "columnMapping": Traces(_remove_mapping, _is_unmapped, protects_history=True, is_in=_in_metadata(_is_mapped)),
     "deletionVectors": Traces(_remove_vectors, _has_no_vectors, protects_history=True, is_in=_uses_vectors),
-    "domainMetadata": Traces(_remove_domains, _has_no_domains),
+    "domainMetadata": Traces(_remove_domains, lambda snapshot: not snapshot.domain_metadata),
     "inCommitTimestamp": Traces(_remove_commit_timestamps, _has_no_commit_timestamps),
     "rowTracking": Traces(
         _remove_row_ids, _has_no_row_ids, properties=(ENABLED, SUSPENDED, *COLUMN_NAMES), domains=(ROW_TRACKING,)
     ),
     "typeWidening": _WIDENING,
     "typeWidening-preview": _WIDENING,
-    "v2Checkpoint": Traces(_remove_v2_policy, _has_classic_checkpoints, protects_history=True, is_in=_uses_v2_policy),
-    "vacuumProtocolCheck": Traces(_nothing, _always, protects_history=True),
+    "v2Checkpoint": Traces(_remove_v2_policy, _has_classic_checkpoints, protects_history=True, is_in=_V2_POLICY),
+    "vacuumProtocolCheck": Traces(lambda _: False, lambda _: True, protects_history=True),
 }
 """All but ``checkpointProtection``, which protects what the others leave in earlier versions."""

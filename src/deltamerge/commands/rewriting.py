@@ -59,7 +59,6 @@ class RewriteRecord:
 
 
 def by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:
-    """Return files by their partitions."""
     partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
     for file in files:
         partitions[tuple(sorted(file.partition_values.items()))].append(file)
@@ -181,8 +180,7 @@ def _write(
 
 def _rows(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]) -> DataFrame:
     """Read files without the rows that deletion vectors delete, with their ids where these are tracked."""
-    prefix, stored = free_prefix(schema.names), materialized_columns(snapshot.metadata)
-    extra = ScanColumns(prefix + "file", prefix + "row")
+    extra, stored = ScanColumns.beside(schema.names), materialized_columns(snapshot.metadata)
     if stored is None:
         frame = target_frame(table, snapshot, schema, files, extra)
     else:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import posixpath
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaIllegalArgumentException
-from deltamerge.log.actions import AddCDCFile, DeletionVectorDescriptor, Metadata, RemoveFile
+from deltamerge.log.actions import AddCDCFile, DeletionVectorDescriptor, RemoveFile
 from deltamerge.log.commits import parse_actions, read_ahead
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.deletion_vectors import vector_path
@@ -32,7 +31,6 @@ RETENTION = "delta.deletedFileRetentionDuration"
 _HOUR = 3_600_000
 # Of stores where a file that exists is not overwritten unseen delta-spark logs what VACUUM did.
 _LOGGED = frozenset({"wasbs", "wasbss", "abfs", "abfss", "adl", "gs", "file", "hdfs"})
-_SCHEME = re.compile("^([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -142,13 +140,9 @@ def _kept_paths(snapshot: Snapshot, before: int) -> frozenset[str]:
     live = snapshot.files.add_files()
     kept = [decode_path(path) for path in (*(file.path for file in live), *(row["path"] for row in recent))]
     vectors = [file.deletion_vector for file in live if file.deletion_vector is not None]
-    vectors += [_vector(row["deletion_vector"]) for row in recent if row["deletion_vector"] is not None]
+    vectors += [DeletionVectorDescriptor(**row["deletion_vector"]) for row in recent if row["deletion_vector"]]
     kept += [path for vector in vectors if (path := vector_path(vector))]
     return frozenset(names_below(snapshot.store.root, kept))
-
-
-def _vector(row: dict[str, Any]) -> DeletionVectorDescriptor:
-    return DeletionVectorDescriptor(**row)
 
 
 def names_below(root: str, paths: Iterable[str]) -> Iterator[str]:
@@ -181,7 +175,8 @@ def _is_hidden(path: str, snapshot: Snapshot) -> bool:
     write has left there is found.
     """
     is_checksum = posixpath.basename(path).startswith(".") and path.endswith(".crc")
-    names = [_physical(snapshot, name) for name in snapshot.metadata.partition_columns]
+    fields = {name: snapshot.schema.find(name) for name in snapshot.metadata.partition_columns}
+    names = [name if field is None else physical_name(field) for name, field in fields.items()]
     for part in path.split("/"):
         if is_data_folder(part):
             return is_checksum
@@ -189,11 +184,6 @@ def _is_hidden(path: str, snapshot: Snapshot) -> bool:
         if part.startswith((".", "_")) and not of_data:
             return True
     return False
-
-
-def _physical(snapshot: Snapshot, name: str) -> str:
-    field = snapshot.schema.find(name)
-    return name if field is None else physical_name(field)
 
 
 def _parents(path: str) -> Iterable[str]:
@@ -204,15 +194,14 @@ def _parents(path: str) -> Iterable[str]:
 def _is_logged(table: Table, conf: CommandConf) -> bool:
     if conf.vacuum_logging is not None:
         return conf.vacuum_logging
-    scheme = _SCHEME.match(table.store.root)
+    scheme = SCHEME.match(table.store.root)
     return scheme is None or scheme.group(1).lower() in _LOGGED
 
 
 def _log_start(table: Table, garbage: Garbage, conf: CommandConf) -> None:
-    metadata: Metadata = garbage.snapshot.metadata
     parameters: dict[str, object] = {
         "retentionCheckEnabled": conf.retention_check,
-        "defaultRetentionMillis": interval_ms(metadata, RETENTION, "interval 1 week"),
+        "defaultRetentionMillis": interval_ms(garbage.snapshot.metadata, RETENTION, "interval 1 week"),
     }
     if garbage.retention_ms is not None:
         parameters["specifiedRetentionMillis"] = garbage.retention_ms

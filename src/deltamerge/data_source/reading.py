@@ -68,7 +68,7 @@ def plan_read(
         pinned: The version; None for the one that the options ask for.
     """
     if "path" not in options:
-        locations = (field.metadata[LOCATION] for field in schema.fields if LOCATION in (field.metadata or {}))
+        locations = (field.metadata[LOCATION] for field in schema.fields if LOCATION in field.metadata)
         location = next(locations, None)
         options = options if location is None else {**options, "path": location}
     request = Request(options, settings)
@@ -99,7 +99,7 @@ def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
 
 
 def _comment(field: T.StructField) -> dict[str, Any]:
-    return {key: value for key, value in (field.metadata or {}).items() if key == "comment"}
+    return {key: value for key, value in field.metadata.items() if key == "comment"}
 
 
 def _asked(request: Request) -> Snapshot:
@@ -172,7 +172,6 @@ class TableRead:
         return self.of_files(files)
 
     def of_files(self, files: FileTable) -> list[Sequence[FilePart]]:
-        """Return what tasks read of files."""
         added = files.add_files()
         parts = file_parts(self.snapshot.store, added, self.partitions, self.request.conf.session_time_zone)
         return grouped(self.request, zip(parts, (file.size for file in added), strict=True))

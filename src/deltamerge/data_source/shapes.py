@@ -17,7 +17,7 @@ _LIMITED = re.compile(r"(var)?char\((\d+)\)", re.IGNORECASE)
 
 def limited(field: StructField) -> tuple[str, int] | None:
     """Return whether a column is CHAR or VARCHAR, and its length; None for another one."""
-    ddl = (field.metadata or {}).get(CHAR_VARCHAR_TYPE)
+    ddl = field.metadata.get(CHAR_VARCHAR_TYPE)
     if ddl is None:
         return None
     match = _LIMITED.fullmatch(ddl)
@@ -34,7 +34,7 @@ def char_lengths(schema: StructType) -> dict[str, int]:
 
 def stored_part(field: StructField, wanted: DataType, arrow: pa.DataType, mode: str) -> Part:
     """Return how data files have a column of a table."""
-    metadata = field.metadata or {}
+    metadata = field.metadata
     name = field.name if mode == NONE else metadata.get(PHYSICAL_NAME, field.name)
     length = limited(field)
     pad = length[1] if length is not None and length[0] == "char" else None

@@ -58,7 +58,6 @@ class Offset:
 
 
 def open_stream(options: Mapping[str, str], settings: Mapping[str, str], schema: StructType) -> TableStream:
-    """Return a table as a stream of rows."""
     request = Request(options, settings)
     return TableStream(request, TableRead.of(request, request.snapshot(), schema))
 

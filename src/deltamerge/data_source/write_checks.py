@@ -36,7 +36,7 @@ def check_expressions(definition: TableDefinition, given: StructType) -> None:
     """Refuse tables for whose rows Spark must evaluate expressions."""
     names = {field.name.lower() for field in given.fields}
     for field in definition.schema.fields:
-        metadata = field.metadata or {}
+        metadata = field.metadata
         if generation_expression(field) is not None:
             raise unsupported(f"writing tables with generated columns, such as {field.name}", INSTEAD)
         if any(key.startswith(IDENTITY) for key in metadata):

@@ -136,7 +136,7 @@ def _without_location(schema: StructType) -> StructType:
     """Return a frame's schema without the location that a table of the catalog has in its columns' metadata."""
     fields = []
     for each in schema.fields:
-        metadata = {key: value for key, value in (each.metadata or {}).items() if key != LOCATION}
+        metadata = {key: value for key, value in each.metadata.items() if key != LOCATION}
         fields.append(StructField(each.name, each.dataType, each.nullable, metadata))
     return StructType(fields)
 
@@ -210,7 +210,6 @@ def _target(request: Request, definition: TableDefinition, folder: str) -> Write
 
 
 def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
-    """Commit what the tasks of a write have written."""
     found = WritePlan.of_json(plan)
     request = Request(found.options, settings)
     _commit(found, request, messages, asked_write(request, found.kind != "append"))

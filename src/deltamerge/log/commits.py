@@ -48,7 +48,6 @@ def parse_actions(content: bytes, where: str) -> Iterator[Action]:
 
 
 def parse_action(line: bytes, where: str, number: int) -> Action | None:
-    """Parse one line; see `parse_actions`."""
     try:
         return from_json(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -44,7 +44,6 @@ class FileTable:
 
     @property
     def num_files(self) -> int:
-        """How many files there are."""
         return int(self.arrow.num_rows)
 
     @property
@@ -59,7 +58,6 @@ class FileTable:
 
     @property
     def has_deletion_vectors(self) -> bool:
-        """Return whether any file has a deletion vector."""
         column = self.arrow.column("deletion_vector")
         return bool(column.null_count < len(column))
 

@@ -81,7 +81,6 @@ _MOST_DIGITS = 38
 
 
 def lower_case(path: Iterable[str]) -> tuple[str, ...]:
-    """Return a path of names in lower case."""
     return tuple(name.lower() for name in path)
 
 

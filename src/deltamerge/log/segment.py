@@ -45,7 +45,6 @@ class Checkpoint:
 
 
 def is_v2(checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint has a name of V2 checkpoints."""
     return _V2.fullmatch(checkpoint.files[0].name) is not None
 
 

@@ -20,7 +20,7 @@ def padded(value: Column, field: StructField) -> Column:
     Spark: CharVarcharUtils.addPaddingInStringComparison and spark.sql.readSideCharPadding; delta-spark's MERGE leaves
     the padding to the reader.
     """
-    ddl = (field.metadata or {}).get(CHAR_VARCHAR_TYPE, "")
+    ddl = field.metadata.get(CHAR_VARCHAR_TYPE, "")
     # VARCHAR is never padded.
     if not re.search(r"(?<!var)char\(", ddl, re.IGNORECASE):
         return value

@@ -19,7 +19,7 @@ def physical_field(field: StructField, mode: str, *, with_ids: bool = False) -> 
     """
     if mode == NONE:
         return StructField(field.name, logical_type(field.dataType), True)
-    metadata = field.metadata or {}
+    metadata = field.metadata
     own = {PARQUET_FIELD_ID: metadata[COLUMN_ID]} if with_ids and COLUMN_ID in metadata else {}
     name = metadata.get(PHYSICAL_NAME, field.name)
     inner = nullable_type(field.dataType, lambda f: physical_field(f, mode, with_ids=with_ids))

@@ -82,12 +82,12 @@ def expected_columns(schema: StructType, partition_columns: Sequence[str], mode:
         return tuple(field.name for field in data)
     if _may_lack_all(schema, data):
         return ()
-    return tuple((field.metadata or {}).get(PHYSICAL_NAME, field.name) for field in data)
+    return tuple(field.metadata.get(PHYSICAL_NAME, field.name) for field in data)
 
 
 def _may_lack_all(schema: StructType, data: Iterable[StructField]) -> bool:
     """Return whether a column was dropped that is older than all of the data columns: ids are given out in order."""
-    oldest = min((number for f in data if (number := (f.metadata or {}).get(COLUMN_ID)) is not None), default=1)
+    oldest = min((number for f in data if (number := f.metadata.get(COLUMN_ID)) is not None), default=1)
     if oldest == 1:
         return False
     present = {field.metadata.get(COLUMN_ID) for _, field in parse_schema(schema.json()).walk()}

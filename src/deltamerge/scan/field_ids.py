@@ -48,7 +48,7 @@ def fields_of_files(
 
 def may_be_foreign(field: StructField) -> bool:
     """Return whether a file may have a column, or one of its fields, under another name than the physical one."""
-    metadata = field.metadata or {}
+    metadata = field.metadata
     named = COLUMN_ID not in metadata or _MADE_BY_DELTA.fullmatch(metadata.get(PHYSICAL_NAME, field.name))
     return not named or any(map(may_be_foreign, _inner_fields(field.dataType)))
 
@@ -74,7 +74,7 @@ def _id(field: pa.Field) -> int | None:
 
 def _in_file(field: StructField, found: Sequence[pa.Field]) -> StructField:
     """Return a column as a file has it, one without an id by its name; a missing one gets an unused name."""
-    wanted = (field.metadata or {}).get(COLUMN_ID)
+    wanted = field.metadata.get(COLUMN_ID)
     if wanted is None:
         return physical_field(field, ID)
     same = next((one for one in found if _id(one) == wanted), None)

@@ -51,7 +51,7 @@ def file_field(field: StructField, mode: str) -> pa.Field:
 
 
 def _file_field(field: StructField) -> pa.Field:
-    number = (field.metadata or {}).get(PARQUET_FIELD_ID)
+    number = field.metadata.get(PARQUET_FIELD_ID)
     return pa.field(
         field.name, file_type(field.dataType), metadata=None if number is None else {FIELD_ID: str(number).encode()}
     )

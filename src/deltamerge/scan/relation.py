@@ -12,7 +12,7 @@ from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import free_prefix, quote
+from deltamerge.sql.names import quote
 
 
 def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None) -> DataFrame:
@@ -25,15 +25,14 @@ def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None
             "schema evolution, or write it anew with some.",
             parameters={"tableName": table.name},
         )
-    prefix = free_prefix(schema.names)
     with session_settings(table.spark, for_reading(table.spark)):
-        extra = ScanColumns(prefix + "file", prefix + "row")
+        extra = ScanColumns.beside(schema.names)
         read = snapshot.files if files is None else files
         frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True)
     return frame.select(*(_with_comment(field) for field in schema.fields))
 
 
 def _with_comment(field: StructField) -> Column:
-    comment = {key: value for key, value in (field.metadata or {}).items() if key == "comment"}
+    comment = {key: value for key, value in field.metadata.items() if key == "comment"}
     column = F.col(quote(field.name))
     return column.alias(field.name, metadata=comment) if comment else column

@@ -16,7 +16,7 @@ from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_fil
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import free_prefix, quote
+from deltamerge.sql.names import quote
 from deltamerge.workers.row_tracking import HiddenColumns
 
 METADATA = "_metadata"
@@ -62,9 +62,8 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
             parameters={"tableName": table.name},
         )
     schema = spark_schema(snapshot)
-    prefix = free_prefix((*schema.names, *stored.names))
     with session_settings(table.spark, for_reading(table.spark)):
-        extra = ScanColumns(prefix + "file", prefix + "row")
+        extra = ScanColumns.beside((*schema.names, *stored.names))
         frame = tracked_frame(table, snapshot, schema, snapshot.files.add_files(), extra, stored)
     return frame.select(
         *(F.col(quote(name)) for name in schema.names),

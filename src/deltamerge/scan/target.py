@@ -25,7 +25,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.required_columns import with_required
 from deltamerge.spark.session import conf_value, empty_frame, is_connect
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import quote
+from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.partition_names import NULL_PARTITION, partition_folder
 
 # Types that Spark reads from a folder's name as the same value as the log's.
@@ -56,6 +56,12 @@ class ScanColumns:
 
     file_name: str
     row_index: str
+
+    @staticmethod
+    def beside(names: Iterable[str]) -> ScanColumns:
+        """Return names that differ from those of a table's columns."""
+        prefix = free_prefix(names)
+        return ScanColumns(prefix + "file", prefix + "row")
 
 
 def target_frame(
@@ -120,19 +126,20 @@ class _FileColumns:
         return [physical_field(by_name[name], self.mode) for name in self.partition_columns]
 
     @property
+    def named(self) -> list[tuple[T.StructField, T.StructField]]:
+        """Each column as the table names it, and as files or the log name it."""
+        by_name = {f.name: f for f in self.schema.fields}
+        partition = zip((by_name[name] for name in self.partition_columns), self.partition, strict=True)
+        return [*zip(self.data_fields, self.data, strict=True), *partition]
+
+    @property
     def required(self) -> frozenset[str]:
         """The columns without NULL, as files and the log name them."""
-        by_name = {f.name: f for f in self.schema.fields}
-        in_files = [*zip(self.data_fields, self.data, strict=True)]
-        in_files += [(by_name[n], f) for n, f in zip(self.partition_columns, self.partition, strict=True)]
-        return frozenset(found.name for f, found in in_files if self.as_declared and not f.nullable)
+        return frozenset(found.name for f, found in self.named if self.as_declared and not f.nullable)
 
     def logical(self) -> dict[str, Column]:
         """Each column's value by its name in the table."""
-        in_files = [*zip(self.data_fields, self.data, strict=True)]
-        by_name = {f.name: f for f in self.schema.fields}
-        in_files += [(by_name[n], f) for n, f in zip(self.partition_columns, self.partition, strict=True)]
-        return {f.name: as_logical(F.col(quote(found.name)), f, self.mode) for f, found in in_files}
+        return {f.name: as_logical(F.col(quote(found.name)), f, self.mode) for f, found in self.named}
 
 
 def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:

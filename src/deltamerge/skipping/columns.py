@@ -65,7 +65,6 @@ def referenced_columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
 
 
 def put(tree: dict[str, Any], path: tuple[str, ...], leaf: object) -> None:
-    """Put a leaf into a tree of dicts."""
     for name in path[:-1]:
         tree = tree.setdefault(name, {})
     tree[path[-1]] = leaf

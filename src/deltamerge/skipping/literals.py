@@ -122,7 +122,6 @@ def _between(number: Fraction, error: Fraction) -> Span:
 
 
 def as_float32(value: float) -> float:
-    """Round to a FLOAT."""
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 

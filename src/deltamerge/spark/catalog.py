@@ -110,7 +110,7 @@ def record_table(
         location: Where the table is stored; None for the place of a managed one.
     """
     place = location or warehouse_location(spark, quote_name(parts))
-    fields = [StructField(f.name, f.dataType, True, {**(f.metadata or {}), LOCATION: place}) for f in schema.fields]
+    fields = [StructField(f.name, f.dataType, True, {**f.metadata, LOCATION: place}) for f in schema.fields]
     try:
         create_catalog_table(spark, quote_name(parts), location, StructType(fields), comment)
     except SPARK_ERRORS as error:

@@ -43,7 +43,6 @@ def contains(data_type: DataType, kinds: type[DataType] | tuple[type[DataType], 
 
 
 def all_types(data_type: DataType) -> Iterator[DataType]:
-    """Yield a type and all types inside of it."""
     yield data_type
     for _, inner in inner_types(data_type):
         yield from all_types(inner)

@@ -55,7 +55,6 @@ IN_TASKS = {
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Return whether a session is a Spark Connect client."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 

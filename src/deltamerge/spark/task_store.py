@@ -68,56 +68,44 @@ class TaskStore:
         self._ahead: dict[str, tuple[int, bytes]] = {}
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """List all files below a folder; see `Store.list`."""
         return self._listed(Call("list", (prefix, start_after)))
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """List the files directly in a folder; see `Store.list_folder`."""
         return self._listed(Call("list_folder", (folder, start_after)))
 
     def get(self, path: str) -> bytes:
-        """Read a whole file; see `Store.get`."""
         size, content = self._ahead.get(path, (-1, b""))
         return content if size == len(content) else self._content(Call("get", (path,)))
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Write a file unless it exists; see `Store.put_if_absent`."""
         self._change("put_if_absent", path, content)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write or replace a file; see `Store.put`."""
         self._change("put", path, content)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; see `Store.delete`."""
         if found := [*paths]:
             self._change("delete", found)
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder; see `Store.make_folder`."""
         if self._has_folders:
             self._change("make_folder", folder)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder; see `Store.delete_folder`."""
         self._change("delete_folder", folder)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file; see `Store.rename`."""
         self._change("rename", source, target)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file exists; see `Store.exists`."""
         return bool(self._rows(Call("exists", (path,)))[0]["size"])
 
     def absolute(self, path: str) -> str:
-        """Return the path as Spark takes it; see `Store.absolute`."""
         if SCHEME.match(path) or path.startswith("/"):
             return path
         return f"{self.root}/{path}" if path else self.root
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Open a file for reading; see `Store.open_input`."""
         size, end = self.end(path, _WHOLE_BYTES)
         start = size - len(end)
 

@@ -121,7 +121,6 @@ def _tokens(sql: str) -> tuple[Token, ...]:
 
 
 def tree_contains_subquery(node: Node) -> bool:
-    """Return whether the tree of a condition holds a subquery."""
     return any(isinstance(leaf, Opaque) and leaf.subquery for leaf in leaves(node))
 
 

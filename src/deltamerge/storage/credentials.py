@@ -55,7 +55,6 @@ class ProvidedCredentials:
             return self._known
 
     def options_of(self, found: Mapping[str, Any]) -> dict[str, str]:
-        """Return credentials as options of the store."""
         return {option: str(found[name]) for name, option in self._names.items() if found.get(name) is not None}
 
     def _asked(self) -> Any:  # noqa: ANN401

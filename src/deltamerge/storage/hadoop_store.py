@@ -76,7 +76,7 @@ class HadoopFiles(Protocol):
 
 
 class HadoopStore:
-    """A folder in a file system of Hadoop's.
+    """A folder in a file system of Hadoop's; see `Store`.
 
     Args:
         root: The table's URL, without a last slash.
@@ -98,15 +98,12 @@ class HadoopStore:
         self._prefix = _path_of(root).rstrip("/")
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """List all files below a folder; see `Store.list`."""
         return self._listed(prefix, start_after, recursive=True)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """List the files directly in a folder; see `Store.list_folder`."""
         return self._listed(folder, start_after, recursive=False)
 
     def get(self, path: str) -> bytes:
-        """Read a whole file; see `Store.get`."""
         key = self._key(path)
         return self._system.read(key, 0, self._system.size(key))
 
@@ -123,29 +120,23 @@ class HadoopStore:
         self._put(path, content, overwrite=False)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write or replace a file; see `Store.put`."""
         self._put(path, content, overwrite=True)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; see `Store.delete`."""
         for path in paths:
             self._system.delete(self._key(path))
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder; see `Store.make_folder`."""
         self._system.make_folder(self._key(folder))
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder; see `Store.delete_folder`."""
         self._system.delete(self._key(folder))
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file; see `Store.rename`."""
         self._system.make_folder(posixpath.dirname(self._key(target)))
         self._system.rename(self._key(source), self._key(target), overwrite=True)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file exists; see `Store.exists`."""
         try:
             self._system.size(self._key(path))
         except FileNotFoundError:
@@ -153,7 +144,6 @@ class HadoopStore:
         return True
 
     def absolute(self, path: str) -> str:
-        """Return the URL; see `Store.absolute`."""
         if SCHEME.match(path):
             return path
         if path.startswith("/"):
@@ -161,7 +151,6 @@ class HadoopStore:
         return f"{self.root}/{path}" if path else self.root
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Open a file for reading; see `Store.open_input`."""
         key = self._key(path)
         return open_ranges(self._system.size(key), lambda first, end: self._system.read(key, first, end - first))
 

@@ -24,7 +24,7 @@ _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.E
 
 
 class LocalStore:
-    """A folder on a local (or mounted) file system.
+    """A folder on a local (or mounted) file system; see `Store`.
 
     Plain file calls rather than obstore's local store: that one hides names such as ``x#1`` and has no way to know
     Hadoop's checksum files. A file that is replaced loses its ``.name.crc`` neighbour, which Hadoop would otherwise
@@ -38,7 +38,6 @@ class LocalStore:
         self.files: Files | NotOpened = LOCAL_FILES
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """List all files below a folder; see `Store.list`."""
         found = [
             _stored(path, entry)
             for path, entry in self._walk(prefix.strip("/"))
@@ -47,7 +46,6 @@ class LocalStore:
         return sorted(found, key=lambda file: file.path)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """List the files directly in a folder; see `Store.list_folder`."""
         found = []
         for path, entry in self._entries(folder.strip("/")):
             if (start_after is None or path > start_after) and entry.is_file():
@@ -57,7 +55,6 @@ class LocalStore:
         return sorted(found, key=lambda file: file.path)
 
     def get(self, path: str) -> bytes:
-        """Read a whole file; see `Store.get`."""
         try:
             return self._path(path).read_bytes()
         except NotADirectoryError as error:
@@ -87,7 +84,6 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def put(self, path: str, content: bytes) -> None:
-        """Write or replaces a file; see `Store.put`."""
         target = self._path(path)
         temporary = self._write_temporary(target, content)
         try:
@@ -97,18 +93,15 @@ class LocalStore:
             temporary.unlink(missing_ok=True)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; see `Store.delete`."""
         for path in paths:
             target = self._path(path)
             target.unlink(missing_ok=True)
             self._drop_checksum(target)
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder; see `Store.make_folder`."""
         self._path(folder).mkdir(parents=True, exist_ok=True)
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder; see `Store.delete_folder`."""
         path = self._path(folder)
         for _ in range(_DELETIONS):
             shutil.rmtree(path, ignore_errors=True)
@@ -116,7 +109,6 @@ class LocalStore:
                 break
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file; see `Store.rename`."""
         before, after = self._path(source), self._path(target)
         after.parent.mkdir(parents=True, exist_ok=True)
         self._drop_checksum(before)
@@ -124,15 +116,12 @@ class LocalStore:
         before.replace(after)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file exists; see `Store.exists`."""
         return self._path(path).is_file()
 
     def absolute(self, path: str) -> str:
-        """Return the absolute local path; see `Store.absolute`."""
         return path if SCHEME.match(path) else str(self._path(path))
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Open a file for reading; see `Store.open_input`."""
         return self._path(path).open("rb")
 
     def _path(self, path: str) -> Path:

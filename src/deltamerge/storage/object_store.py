@@ -35,7 +35,7 @@ _Answer = TypeVar("_Answer")
 
 
 class ObjectStore:
-    """A prefix in an object store; `inner` is obstore's store of the bucket or container.
+    """A prefix in an object store, see `Store`; `inner` is obstore's store of the bucket or container.
 
     Args:
         requests: Counts the requests; None where nobody asks for them.
@@ -60,7 +60,6 @@ class ObjectStore:
         self._prefix = prefix.strip("/")
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """List all files below a folder; see `Store.list`."""
         offset = None if start_after is None else self._key(start_after)
 
         def listed(inner: _Inner) -> list[_Meta]:
@@ -72,7 +71,6 @@ class ObjectStore:
         return sorted(map(self._stored, found), key=lambda f: f.path)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """List the files directly in a folder; see `Store.list_folder`."""
         folder = folder.strip("/")
         if start_after is None:
             listed = self._asked(lambda inner: obstore.list_with_delimiter(inner, prefix=self._key(folder) or None))
@@ -80,13 +78,11 @@ class ObjectStore:
         return [file for file in self.list(folder, start_after) if file.path.rpartition("/")[0] == folder]
 
     def get(self, path: str) -> bytes:
-        """Read a whole file; see `Store.get`."""
         content = self._asked(lambda inner: bytes(obstore.get(inner, self._key(path)).bytes()))
         self._count(read=len(content))
         return content
 
     def put_if_absent(self, path: str, content: bytes) -> None:
-        """Write a file unless it exists; see `Store.put_if_absent`."""
         try:
             with self._request():
                 obstore.put(self._inner, self._key(path), content, mode="create", use_multipart=False)
@@ -95,13 +91,11 @@ class ObjectStore:
         self._count(written=len(content))
 
     def put(self, path: str, content: bytes) -> None:
-        """Write or replaces a file; see `Store.put`."""
         with self._request():
             obstore.put(self._inner, self._key(path), content, use_multipart=len(content) > _ONE_REQUEST_BYTES)
         self._count(written=len(content))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; see `Store.delete`."""
         keys = [self._key(path) for path in paths]
         if not keys:
             return
@@ -122,12 +116,10 @@ class ObjectStore:
         self.delete([file.path for file in self.list(folder)])
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file; see `Store.rename`."""
         with self._request(2):
             obstore.rename(self._inner, self._key(source), self._key(target), overwrite=True)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file exists; see `Store.exists`."""
         try:
             with self._request():
                 obstore.head(self._inner, self._key(path))
@@ -136,13 +128,11 @@ class ObjectStore:
         return True
 
     def absolute(self, path: str) -> str:
-        """Return the URL; see `Store.absolute`."""
         if SCHEME.match(path) or path.startswith("/"):
             return path
         return f"{self.root}/{path}" if path else self.root
 
     def open_input(self, path: str) -> IO[bytes]:
-        """Open a file for reading; see `Store.open_input`."""
         key = self._key(path)
         with self._request():
             size = obstore.head(self._inner, key)["size"]

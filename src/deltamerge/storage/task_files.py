@@ -64,11 +64,18 @@ def task_files(
         return NotOpened("PyArrow has no file system for the table's store")
     prefix = _PREFIXES[kind]
     given = {key.lower().removeprefix(prefix): str(value) for key, value in options.items()}
-    found = make(authority, {key: value for key, value in given.items() if key not in _OF_CLIENT})
-    return NotOpened(found) if isinstance(found, str) else Files(kind, found, ranged)
+    left = {key: value for key, value in given.items() if key not in _OF_CLIENT}
+    found = make(authority, left)
+    if isinstance(found, str):
+        return NotOpened(found)
+    left.pop("allow_http", None)
+    if left:
+        return NotOpened(f"PyArrow's file system does not know the store's option {min(left)}")
+    return Files(kind, found, ranged)
 
 
 def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:
+    """Return the arguments of PyArrow's file system, or why there are none; takes the options that it knows."""
     made: dict[str, Any] = {_S3[key]: given.pop(key) for key in [*given] if key in _S3}
     endpoint = given.pop("endpoint", given.pop("endpoint_url", None))
     if endpoint is not None:
@@ -80,8 +87,7 @@ def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:
         made["force_virtual_addressing"] = True
     if _is_true(given.pop("skip_signature", "false")):
         made["anonymous"] = True
-    given.pop("allow_http", None)
-    return made if not given else _unknown(given)
+    return made
 
 
 def _azure(authority: str, given: dict[str, str]) -> dict[str, Any] | str:
@@ -100,10 +106,7 @@ def _azure(authority: str, given: dict[str, str]) -> dict[str, Any] | str:
         scheme, authority = parts.scheme or "https", parts.netloc
         made |= {"blob_storage_scheme": scheme, "blob_storage_authority": authority}
         made |= {"dfs_storage_scheme": scheme, "dfs_storage_authority": authority}
-    given.pop("allow_http", None)
-    if "account_name" not in made:
-        return "tasks need the name of the Azure account (option account_name)"
-    return made if not given else _unknown(given)
+    return made if "account_name" in made else "tasks need the name of the Azure account (option account_name)"
 
 
 def _gcs(_: str, given: dict[str, str]) -> dict[str, Any] | str:
@@ -117,12 +120,7 @@ def _gcs(_: str, given: dict[str, str]) -> dict[str, Any] | str:
     if endpoint is not None:
         parts = urlsplit(endpoint)
         made |= {"endpoint_override": parts.netloc, "scheme": parts.scheme or "https"}
-    given.pop("allow_http", None)
-    return made if not given else _unknown(given)
-
-
-def _unknown(given: Mapping[str, str]) -> str:
-    return f"PyArrow's file system does not know the store's option {min(given)}"
+    return made
 
 
 def _is_true(value: str) -> bool:

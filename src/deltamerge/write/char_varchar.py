@@ -25,7 +25,7 @@ def as_strings(schema: T.StructType) -> T.StructType:
 
 
 def _as_string(field: T.StructField) -> T.StructField:
-    metadata = dict(field.metadata or {})
+    metadata = dict(field.metadata)
     if contains(field.dataType, (T.CharType, T.VarcharType)):
         metadata[CHAR_VARCHAR_TYPE] = _ddl(field.dataType)
     return T.StructField(field.name, _plain(field.dataType), field.nullable, metadata)
@@ -72,7 +72,7 @@ def may_become(before: str, after: str) -> bool:
 
 def length_limit(field: T.StructField) -> int | None:
     """Return how long a column's strings may be; None for one that is no CHAR or VARCHAR itself."""
-    limited = T.DataType.fromDDL((field.metadata or {}).get(CHAR_VARCHAR_TYPE, "STRING"))
+    limited = T.DataType.fromDDL(field.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
     return limited.length if isinstance(limited, (T.CharType, T.VarcharType)) else None
 
 
@@ -81,7 +81,7 @@ def fitted(value: Column, field: T.StructField) -> Column:
 
     Delta: CharVarcharConstraint, for which blanks at the end count.
     """
-    ddl = (field.metadata or {}).get(CHAR_VARCHAR_TYPE)
+    ddl = field.metadata.get(CHAR_VARCHAR_TYPE)
     if ddl is None:
         return value
     return convert_limited(value, T.DataType.fromDDL(ddl), field.dataType, field.name, _fitted)

@@ -70,7 +70,7 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
         if key.lower().startswith(CHECK_PREFIX)
     ]
     for field in schema.fields:
-        invariant = (field.metadata or {}).get("delta.invariants")
+        invariant = field.metadata.get("delta.invariants")
         if invariant:
             checks.append(Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"]))
     generated = [
@@ -128,9 +128,7 @@ def checked(
 
 
 def _as_stored(frame: DataFrame, schema: StructType, partition_columns: Collection[str]) -> DataFrame:
-    fields = {
-        f.name: f for f in schema.fields if f.name in partition_columns or CHAR_VARCHAR_TYPE in (f.metadata or {})
-    }
+    fields = {f.name: f for f in schema.fields if f.name in partition_columns or CHAR_VARCHAR_TYPE in f.metadata}
     if not fields:
         return frame
     stored = {n: as_stored(fitted(_path((n,)), f), f, partition_columns).alias(n) for n, f in fields.items()}

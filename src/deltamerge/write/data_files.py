@@ -95,7 +95,6 @@ class WrittenFiles:
 
     @property
     def row_count(self) -> int:
-        """Rows in all data files together."""
         return sum(self.rows)
 
 

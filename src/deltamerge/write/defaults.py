@@ -25,7 +25,7 @@ def column_defaults(schema: StructType, microseconds: int) -> Callable[[int], Co
 
     def default(index: int) -> Column:
         field = schema.fields[index]
-        sql = (field.metadata or {}).get(CURRENT_DEFAULT)
+        sql = field.metadata.get(CURRENT_DEFAULT)
         if sql is None:
             return F.lit(None).cast(field.dataType)
         value = stored_column(fix_current_time(sql, microseconds, ()), f"the default of column {field.name}")
@@ -41,7 +41,7 @@ def check_defaults(spark: SparkSession, schema: StructType) -> None:
         DeltaAnalysisException: INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION or INVALID_DEFAULT_VALUE.DATA_TYPE.
     """
     for field in schema.fields:
-        sql = (field.metadata or {}).get(CURRENT_DEFAULT)
+        sql = field.metadata.get(CURRENT_DEFAULT)
         if sql is not None:
             _check_default(spark, field, sql)
 

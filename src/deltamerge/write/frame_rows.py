@@ -45,7 +45,7 @@ def new_schema(schema: StructType) -> StructType:
 
 def _plain(field: StructField) -> dict[str, Any]:
     """Return a field's metadata; the frame may have been read from a table with generated columns."""
-    metadata = field.metadata or {}
+    metadata = field.metadata
     return {k: v for k, v in metadata.items() if k != GENERATION_EXPRESSION and not k.startswith(IDENTITY)}
 
 

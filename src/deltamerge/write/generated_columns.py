@@ -21,7 +21,7 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 
 def generation_expression(field: StructField) -> str | None:
     """Return a generated column's SQL, None for every other column."""
-    sql = (field.metadata or {}).get(GENERATION_EXPRESSION)
+    sql = field.metadata.get(GENERATION_EXPRESSION)
     return None if sql is None else str(sql)
 
 
@@ -67,7 +67,7 @@ def check_generation_expressions(spark: SparkSession, schema: StructType) -> Non
 
 def _check(field: StructField, others: DataFrame, everything: DataFrame) -> None:
     sql = str(generation_expression(field))
-    if (field.metadata or {}).get("CURRENT_DEFAULT") is not None:
+    if field.metadata.get("CURRENT_DEFAULT") is not None:
         raise DeltaAnalysisException(
             "GENERATED_COLUMN_WITH_DEFAULT_VALUE",
             f"A column cannot have both a default value and a generation expression, but column {field.name} has "

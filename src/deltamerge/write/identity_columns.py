@@ -56,7 +56,6 @@ class IdentityColumn:
 
     @property
     def next_value(self) -> int:
-        """The next row's value."""
         if self.high_water_mark is None:
             return self.start
         return self.aligned(self.high_water_mark) + self.step
@@ -77,7 +76,7 @@ class IdentityColumn:
 
 def identity_column(field: StructField) -> IdentityColumn | None:
     """Read an identity column's metadata, None for every other column."""
-    metadata = field.metadata or {}
+    metadata = field.metadata
     if START not in metadata or STEP not in metadata:
         return None
     mark = metadata.get(HIGH_WATER_MARK)

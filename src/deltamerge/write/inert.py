@@ -25,17 +25,14 @@ def schema_to_write(snapshot: Snapshot) -> StructType:
         return schema
     fields = []
     for f in schema.fields:
-        metadata = {k: v for k, v in (f.metadata or {}).items() if not k.startswith(inert)}
+        metadata = {k: v for k, v in f.metadata.items() if not k.startswith(inert)}
         fields.append(StructField(f.name, f.dataType, f.nullable, metadata))
     return StructType(fields)
 
 
 def schema_to_commit(schema: StructType, snapshot: Snapshot) -> StructType:
     """Restore inert metadata in a schema to be committed."""
-    before = {f.name: f.metadata or {} for f in spark_schema(snapshot).fields}
+    before = {f.name: f.metadata for f in spark_schema(snapshot).fields}
     return StructType(
-        [
-            StructField(f.name, f.dataType, f.nullable, {**before.get(f.name, {}), **(f.metadata or {})})
-            for f in schema.fields
-        ]
+        [StructField(f.name, f.dataType, f.nullable, {**before.get(f.name, {}), **f.metadata}) for f in schema.fields]
     )

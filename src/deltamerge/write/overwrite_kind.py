@@ -48,7 +48,6 @@ def write_kind(
 
 
 def illegal_option(name: str, value: str, why: str) -> DeltaIllegalArgumentException:
-    """Return the error of an option with a wrong value."""
     return DeltaIllegalArgumentException(
         "DELTA_ILLEGAL_OPTION",
         f"Invalid value '{value}' for option '{name}', {why}",

@@ -132,7 +132,7 @@ def _by_type(schema: StructType) -> Iterator[str]:
             yield "variantType"
         elif isinstance(data_type, StructType):
             for field in data_type.fields:
-                metadata = field.metadata or {}
+                metadata = field.metadata
                 if CURRENT_DEFAULT in metadata:
                     yield "allowColumnDefaults"
                 if GENERATION_EXPRESSION in metadata:

@@ -112,7 +112,7 @@ def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows) -> Da
     names = [name for name in schema.names if name not in fixed]
     if statement.columns:
         names = [spelled.get(parts[-1].lower(), parts[-1]) for parts in statement.columns]
-    defaults = {field.name: (field.metadata or {}).get(CURRENT_DEFAULT) for field in schema.fields}
+    defaults = {field.name: field.metadata.get(CURRENT_DEFAULT) for field in schema.fields}
     frame = query_frame(tables, with_defaults(statement.query, [defaults.get(name) for name in names]))
     if not statement.by_name:
         check_arity(found, len(names), len(frame.columns), names_given=bool(statement.columns))

@@ -26,7 +26,7 @@ def run_describe_detail(tables: Tables, statement: ast.DescribeDetail, _: str) -
 def run_describe(tables: Tables, found: DeltaTable, statement: ast.DescribeTable) -> DataFrame:
     snapshot = found.table.snapshot()
     columns = {
-        field.name: (field.name, field.dataType.simpleString(), (field.metadata or {}).get("comment"))
+        field.name: (field.name, field.dataType.simpleString(), field.metadata.get("comment"))
         for field in spark_schema(snapshot).fields
     }
     rows: list[tuple[str, str, str | None]] = [*columns.values()]

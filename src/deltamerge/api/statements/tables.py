@@ -30,7 +30,6 @@ class Tables:
     given: Mapping[str, DeltaTable] = field(default_factory=dict)
 
     def at(self, path: str) -> DeltaTable:
-        """Open the table at a path."""
         return DeltaTable.forPath(self.spark, path, dict(self.options))
 
     def called(self, parts: Sequence[str]) -> DeltaTable | None:

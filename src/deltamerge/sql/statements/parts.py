@@ -38,7 +38,6 @@ def read_name(cursor: Cursor, where: str, what: str) -> NameParts:
 
 
 def read_string(cursor: Cursor, where: str, what: str) -> str:
-    """Read a string's value."""
     token = cursor.token
     if token is None or token.kind is not Kind.STRING:
         cursor.fail(where, [f"{what} in quotes"])
