@@ -102,8 +102,5 @@ def asked_options(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     if name == "option":
         named = {**dict(zip(("key", "value"), args, strict=False)), **kwargs}
         given = {str(named["key"]): named["value"]}
-    return {key: _option_string(value) for key, value in given.items() if value is not None}
-
-
-def _option_string(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    found = {key: value for key, value in given.items() if value is not None}
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in found.items()}

@@ -18,7 +18,6 @@ from deltamerge.commands.convert import convert_to_delta
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
-from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.history import COLUMNS, read_history
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.snapshot import table_exists
@@ -408,7 +407,7 @@ class DeltaTable(TableCommands):
             _timestamp(metadata.created_time),
             _timestamp(snapshot.timestamp_ms),
             list(metadata.partition_columns),
-            list(clustered_by(snapshot.domain_metadata, snapshot.schema)),
+            list(snapshot.clustered_by),
             snapshot.files.num_files,
             snapshot.files.size_in_bytes,
             dict(metadata.configuration),

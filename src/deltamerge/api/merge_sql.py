@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -151,12 +152,7 @@ def merge_command(
 
 
 def _statement(parsed: ParsedMerge, source: DataFrame, dedupe_by: tuple[str, ...]) -> MergeStatement:
-    def expression(given: Expression) -> Expression:
-        return _with_aliases(parsed, given)
-
-    def target_column(name: NameParts) -> NameParts:
-        return _without_table(parsed.target, name)
-
+    expression, target_column = partial(_with_aliases, parsed), partial(_without_table, parsed.target)
     return MergeStatement(
         source=source,
         source_alias=_source_alias(parsed.source),

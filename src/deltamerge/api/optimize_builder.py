@@ -72,7 +72,7 @@ class DeltaOptimizeBuilder:
             DeltaAnalysisException: The condition uses a column that is not a partition column.
             DeltaConcurrentModificationException: Another writer's commit removed a file that was being rewritten.
         """
-        return self._run(())
+        return optimized_frame(self.table, optimize(self.table, self.predicates, ()))
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
         """Order the rows along a Z-order curve, so that readers skip files by any of some columns.
@@ -88,10 +88,8 @@ class DeltaOptimizeBuilder:
             DeltaAnalysisException: There is no such column, or its type cannot be ordered.
             DeltaConcurrentModificationException: Another writer's commit removed a file that was being rewritten.
         """
-        return self._run(names_of(cols, "Z-order column must be str. "))
-
-    def _run(self, order_by: tuple[str, ...]) -> DataFrame:
-        return optimized_frame(self.table, optimize(self.table, self.predicates, order_by))
+        columns = names_of(cols, "Z-order column must be str. ")
+        return optimized_frame(self.table, optimize(self.table, self.predicates, columns))
 
 
 def optimized_frame(table: Table, done: Optimized) -> DataFrame:

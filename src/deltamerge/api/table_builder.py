@@ -104,12 +104,8 @@ class DeltaColumnBuilder:
         """
         if self._type is None:
             raise ValueError(f"column {self._name} has no data type")
-        return StructField(self._name, parse_type(self._type), self._nullable, dict(self._metadata))
-
-
-def parse_type(data_type: str | DataType) -> DataType:
-    """Return a type, or the type of its DDL."""
-    return data_type if isinstance(data_type, DataType) else DataType.fromDDL(data_type)
+        data_type = self._type if isinstance(self._type, DataType) else DataType.fromDDL(self._type)
+        return StructField(self._name, data_type, self._nullable, dict(self._metadata))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from deltamerge.commands.alter_properties import EVERYTHING_READ, count_where
 from deltamerge.commands.committing import NOTHING_READ, commit_command
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Metadata, compact_json
-from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import NONE, check_names, with_column_ids
 from deltamerge.log.features.type_widening import ALWAYS, NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
 from deltamerge.log.protocol import writer_features
@@ -137,7 +136,7 @@ def _without(fields: Fields, name: str) -> Fields:
 def _check_droppable(snapshot: Snapshot, path: tuple[str, ...]) -> None:
     used = (
         ("PARTITION", "partition", snapshot.metadata.partition_columns),
-        ("CLUSTERING", "clustering", clustered_by(snapshot.domain_metadata, snapshot.schema)),
+        ("CLUSTERING", "clustering", snapshot.clustered_by),
     )
     for kind, word, columns in used:
         if ".".join(path) in columns:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from deltamerge.commands.committing import NOTHING_READ, commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedOperationException
 from deltamerge.log.actions import Action, Metadata, compact_json
-from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustered_by, clustering_domain
+from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustering_domain
 from deltamerge.log.features.column_mapping import (
     MAX_COLUMN_ID,
     MODE,
@@ -56,7 +56,9 @@ def set_properties(table: Table, properties: Mapping[str, str]) -> None:
         configuration=with_column_names({**before.configuration, **stored}),
     )
     if mapping_mode(metadata.configuration) != mapping_mode(before.configuration):
-        metadata = _mapped(metadata)
+        # Files have the names that the columns have now.
+        schema = with_own_names(parse_schema(metadata.schema_string))
+        metadata = with_column_ids(replace(metadata, schema_string=schema_to_json(schema)))
     shown = {key.lower() if key.startswith("delta.feature.") else key: value for key, value in properties.items()}
     parameters = {"properties": compact_json(shown)}
     _commit(table, snapshot, "SET TBLPROPERTIES", parameters, metadata, properties)
@@ -100,12 +102,6 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
             "Set it when the table is made, or with delta-spark.",
             parameters={"operation": _ROW_TRACKING},
         )
-
-
-def _mapped(metadata: Metadata) -> Metadata:
-    """Return the metadata of a table that begins to map its columns: files have the names that the columns have now."""
-    schema = with_own_names(parse_schema(metadata.schema_string))
-    return with_column_ids(replace(metadata, schema_string=schema_to_json(schema)))
 
 
 def unset_properties(table: Table, keys: Sequence[str]) -> None:
@@ -202,7 +198,7 @@ def cluster_by(table: Table, columns: Sequence[str]) -> None:
             "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED",
             "ALTER TABLE CLUSTER BY cannot be applied to a partitioned table.",
         )
-    before = clustered_by(snapshot.domain_metadata, snapshot.schema)
+    before = snapshot.clustered_by
     if not columns and DOMAIN not in snapshot.domain_metadata:
         return
     schema = spark_schema(snapshot)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from deltamerge.commands.optimize import compact
 from deltamerge.commands.rewriting import by_partition
 from deltamerge.log.actions import AddFile
-from deltamerge.log.features.clustering import clustered_by
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.outcome import MergeOutcome, Progress
@@ -68,7 +67,7 @@ def _compact(table: Table, conf: AutoCompactConf, added: Sequence[AddFile]) -> N
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         snapshot = table.snapshot()
         snapshot.check_writable()
-        if clustered_by(snapshot.domain_metadata, snapshot.schema):
+        if snapshot.clustered_by:
             # To order its rows takes an OPTIMIZE.
             return
         smallest = conf.max_file_size // 2 if conf.min_file_size is None else conf.min_file_size

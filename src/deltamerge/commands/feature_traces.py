@@ -24,7 +24,7 @@ from deltamerge.log.actions import (
     RemoveFile,
     compact_json,
 )
-from deltamerge.log.features.clustering import clustered_by, clustering_domain
+from deltamerge.log.features.clustering import clustering_domain
 from deltamerge.log.features.column_mapping import (
     MAX_COLUMN_ID,
     MODE,
@@ -179,7 +179,7 @@ def _remove_mapping(table: Table) -> bool:
         )
     configuration = {k: v for k, v in before.configuration.items() if k not in (MODE, MAX_COLUMN_ID)}
     metadata = replace(before, schema_string=schema_to_json(schema), configuration=configuration)
-    clustered = clustered_by(snapshot.domain_metadata, snapshot.schema)
+    clustered = snapshot.clustered_by
     domains = (clustering_domain([name.split(".") for name in clustered]),) if clustered else ()
     record = RewriteRecord("REMOVE COLUMN MAPPING", {}, metadata=metadata, domains=domains)
     _rewrite_all(table, snapshot, snapshot.files.add_files(), record)

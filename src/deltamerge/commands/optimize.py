@@ -14,7 +14,6 @@ from deltamerge.commands.stored_columns import with_dropped_columns
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile, compact_json
 from deltamerge.log.add_file_stats import record_count
-from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.features.row_tracking import materialized_columns
 from deltamerge.log.snapshot import Snapshot
@@ -62,7 +61,7 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         snapshot = table.snapshot_to_write()
         conf = session_conf(table.spark, CommandConf)
-        clustered = clustered_by(snapshot.domain_metadata, snapshot.schema)
+        clustered = snapshot.clustered_by
         _check_clustered(snapshot, where, order_by, is_full=is_full)
         columns = _columns_to_order_by(snapshot, order_by, conf) or clustered
         candidates = _candidates(table, snapshot, where)
@@ -180,7 +179,7 @@ def _deleted_share(file: AddFile) -> float:
 
 
 def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequence[str], *, is_full: bool) -> None:
-    if not clustered_by(snapshot.domain_metadata, snapshot.schema):
+    if not snapshot.clustered_by:
         if is_full:
             raise DeltaAnalysisException(
                 "DELTA_OPTIMIZE_FULL_NOT_SUPPORTED",

@@ -170,7 +170,7 @@ def _write(
     found: list[WrittenFiles] = []
     for first in range(0, len(bins), at_once):
         frames = [
-            _in_order(_rows(table, snapshot, schema, files), files, columns, size)
+            _in_order(_rows(table, snapshot, schema, files), columns, max(1, sum(file.size for file in files) // size))
             for files in bins[first : first + at_once]
         ]
         of_job = replace(target, folder=f"{folder}/{first // at_once}")
@@ -186,12 +186,6 @@ def _rows(table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[
     else:
         frame = tracked_frame(table, snapshot, schema, files, extra, stored)
     return frame.drop(extra.file_name, extra.row_index)
-
-
-def _in_order(frame: DataFrame, files: Sequence[AddFile], columns: Sequence[str], size: int) -> DataFrame:
-    if not columns:
-        return frame.coalesce(1)
-    return z_ordered(frame, columns, max(1, sum(file.size for file in files) // size))
 
 
 def _commit_metrics(added: Sequence[AddFile], removed: Sequence[AddFile]) -> dict[str, int]:
@@ -217,10 +211,10 @@ def _commit_metrics(added: Sequence[AddFile], removed: Sequence[AddFile]) -> dic
     }
 
 
-def z_ordered(frame: DataFrame, columns: Sequence[str], files: int) -> DataFrame:
+def _in_order(frame: DataFrame, columns: Sequence[str], files: int) -> DataFrame:
     """Return the rows in the order of the curve over some columns, in as many parts as there are to be files."""
     if not columns:
-        return frame
+        return frame.coalesce(1)
     bits = max(1, min(_BITS, _CURVE_BITS // len(columns)))
     prefix = free_prefix(frame.columns)
     values = [F.col(".".join(map(quote, name.split(".")))) for name in columns]

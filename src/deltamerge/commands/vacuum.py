@@ -6,6 +6,7 @@ import math
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
 from deltamerge.commands.committing import commit_command
@@ -62,12 +63,12 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
     before = now_ms() - (own if retention is None else retention)
     kept = _kept_paths(snapshot, before)
     found = [file for file in own_files(table.store) if not _is_hidden(file.path, snapshot)]
-    folders = {parent for file in found for parent in _parents(file.path)}
+    folders = {PurePosixPath("."), *(parent for file in found for parent in PurePosixPath(file.path).parents)}
     old = [file for file in found if file.modification_time < before and posixpath.normpath(file.path) not in kept]
     if kind == "LITE":
         removed = _removed_names(snapshot)
         old = [file for file in old if posixpath.normpath(file.path) in removed]
-    return Garbage(snapshot, tuple(old), len(folders) + 1, retention)
+    return Garbage(snapshot, tuple(old), len(folders), retention)
 
 
 def _removed_names(snapshot: Snapshot) -> frozenset[str]:
@@ -184,11 +185,6 @@ def _is_hidden(path: str, snapshot: Snapshot) -> bool:
         if part.startswith((".", "_")) and not of_data:
             return True
     return False
-
-
-def _parents(path: str) -> Iterable[str]:
-    parts = path.split("/")[:-1]
-    return ("/".join(parts[: depth + 1]) for depth in range(len(parts)))
 
 
 def _is_logged(table: Table, conf: CommandConf) -> bool:

@@ -117,7 +117,9 @@ def grouped(request: Request, parts: Iterable[tuple[FilePart, int]]) -> list[Seq
     pieces: list[tuple[FilePart, int]] = []
     for part, size in sized:
         starts = range(0, size, limit) if size > limit else ()
-        pieces += [(_piece(part, start, min(start + limit, size)), limit) for start in starts] or [(part, size)]
+        pieces += [(replace(part, bytes=(start, min(start + limit, size))), limit) for start in starts] or [
+            (part, size)
+        ]
     groups: list[Sequence[FilePart]] = []
     current: list[FilePart] = []
     filled = 0
@@ -128,7 +130,3 @@ def grouped(request: Request, parts: Iterable[tuple[FilePart, int]]) -> list[Seq
         current.append(part)
         filled += size + opening
     return [*groups, current] if current else groups
-
-
-def _piece(part: FilePart, begin: int, end: int) -> FilePart:
-    return replace(part, bytes=(begin, end))

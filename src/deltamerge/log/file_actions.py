@@ -187,7 +187,7 @@ def _parse_with_arrow(lines: Sequence[bytes], action: str, schema: pa.Schema) ->
     expected = _json_struct(schema, keys)
     structs = _read_json(lines, action, expected, "infer" if maps else "ignore")
     if maps and structs.type != expected:
-        found = {name: _child_names(structs.type, camel_case(name)) for name in maps}
+        found = {name: [child.name for child in structs.type.field(camel_case(name)).type] for name in maps}
         if found != keys:
             structs = _read_json(lines, action, _json_struct(schema, found), "ignore")
     columns = {}
@@ -198,11 +198,6 @@ def _parse_with_arrow(lines: Sequence[bytes], action: str, schema: pa.Schema) ->
             column = _maps_from_structs(column, lines, action, camel_case(name))
         columns[camel_case(name)] = column
     return _conform(pa.table(columns), schema)
-
-
-def _child_names(kind: pa.DataType, name: str) -> list[str]:
-    child = kind.field(name).type
-    return [child.field(index).name for index in range(child.num_fields)]
 
 
 def _maps_from_structs(structs: pa.ChunkedArray, lines: Sequence[bytes], action: str, field: str) -> pa.ChunkedArray:

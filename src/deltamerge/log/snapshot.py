@@ -14,6 +14,7 @@ from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, first_of
 from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_files
 from deltamerge.log.commits import damaged, parse_actions, read_ahead
+from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import (
     NONE,
     are_mapped,
@@ -81,6 +82,11 @@ class Snapshot:
             return mode
         schema = parse_schema(self.metadata.schema_string)
         return mode if are_mapped(self.store, schema, self.metadata.partition_columns, self.files) else NONE
+
+    @cached_property
+    def clustered_by(self) -> tuple[str, ...]:
+        """The columns that the table is clustered by, fields after their parents."""
+        return clustered_by(self.domain_metadata, self.schema)
 
     def check_writable(self) -> None:
         """Refuse a table that this library cannot write correctly; see `protocol.check_writable`."""

@@ -37,7 +37,7 @@ def fields_of_files(
         return [(expected, list(files))]
     groups: dict[str, tuple[tuple[StructField, ...], list[AddFile]]] = {}
     for file, found in zip(files, footers(table, files), strict=True):
-        if _has_ids(found):
+        if any(_id(stored) is not None for stored in found):
             columns = tuple(_in_file(field, list(found)) for field in fields)
         else:
             check_names(table, names, file, found.names)
@@ -63,10 +63,6 @@ def _inner_fields(data_type: DataType) -> list[StructField]:
     return []
 
 
-def _has_ids(schema: pa.Schema) -> bool:
-    return any(_id(field) is not None for field in schema)
-
-
 def _id(field: pa.Field) -> int | None:
     stored = (field.metadata or {}).get(FIELD_ID)
     return None if stored is None else int(stored)
@@ -90,8 +86,7 @@ def _in_file(field: StructField, found: Sequence[pa.Field]) -> StructField:
 
 def _type_in_file(data_type: DataType, found: pa.DataType) -> DataType:
     if isinstance(data_type, StructType) and pa.types.is_struct(found):
-        inner = [found.field(index) for index in range(found.num_fields)]
-        return StructType([_in_file(field, inner) for field in data_type.fields])
+        return StructType([_in_file(field, list(found)) for field in data_type.fields])
     if isinstance(data_type, ArrayType) and pa.types.is_list(found):
         return ArrayType(_type_in_file(data_type.elementType, found.value_type), True)
     if isinstance(data_type, MapType) and pa.types.is_map(found):

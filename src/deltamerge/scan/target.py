@@ -86,8 +86,9 @@ def target_frame(
         The table's columns in the schema's order, then file name and row index.
     """
     if not files:
+        all_nullable = not as_declared or is_connect(table.spark)
         empty = T.StructType(
-            [T.StructField(f.name, f.dataType, not _is_required(table, f, as_declared)) for f in schema.fields]
+            [T.StructField(f.name, f.dataType, f.nullable or all_nullable) for f in schema.fields]
             + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
         return empty_frame(table.spark, empty)
@@ -189,11 +190,6 @@ def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> Data
     return frame.select(
         *(padded(logical[f.name], f).alias(f.name) for f in columns.schema.fields), *_positions(frame, extra)
     )
-
-
-def _is_required(table: Table, field: T.StructField, as_declared: bool) -> bool:
-    """Return whether a column of a scan is not nullable."""
-    return as_declared and not field.nullable and not is_connect(table.spark)
 
 
 def _positions(frame: DataFrame, extra: ScanColumns) -> tuple[Column, Column]:

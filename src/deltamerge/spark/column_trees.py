@@ -177,12 +177,10 @@ def _operand(node: Node) -> Node:
         return node
     if isinstance(node, Literal):
         # 1.5 may be a double or a decimal; whole numbers compare alike whatever their type is.
-        return node if _WHOLE_NUMBER.fullmatch(node.text) else _nothing_known(node)
+        if _WHOLE_NUMBER.fullmatch(node.text):
+            return node
+        return Opaque((), (), complete=True, subquery=False, text=node.text, span=node.span)
     if isinstance(node, Opaque) and _DATE.fullmatch(node.text):
         typed = typed_value("DATE", node.text)
         return Literal(typed[0], typed[1], node.text, node.span) if typed else node
     return node
-
-
-def _nothing_known(node: Literal) -> Opaque:
-    return Opaque((), (), complete=True, subquery=False, text=node.text, span=node.span)

@@ -241,12 +241,10 @@ def _holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
 
 
 def _is_table_query(tokens: tuple[Token, ...], start: int) -> bool:
-    return start > 0 and tokens[start - 1].upper == "TABLE" and _may_begin_query(tokens, start - 1)
-
-
-def _may_begin_query(tokens: tuple[Token, ...], index: int) -> bool:
-    """Return whether ``TABLE t`` at this place is a query."""
-    return index == 0 or tokens[index - 1].upper in ("(", ")", "UNION", "ALL", "EXCEPT", "INTERSECT", "MINUS")
+    """Return whether the name at a place is that of ``TABLE t``, where this is a query."""
+    if start == 0 or tokens[start - 1].upper != "TABLE":
+        return False
+    return start == 1 or tokens[start - 2].upper in ("(", ")", "UNION", "ALL", "EXCEPT", "INTERSECT", "MINUS")
 
 
 def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:

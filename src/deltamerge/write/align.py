@@ -118,7 +118,8 @@ def align(
             return _by_position(value, source, target, assignment)
         fields = [_field_value(value, source, field, assignment, existing) for field in target.fields]
         built = F.struct(*fields)
-        if existing is not None and _has_fields_of_its_own(source, target, assignment.case_sensitive):
+        has_more = any(find_field(source, f.name, assignment.case_sensitive) is None for f in target.fields)
+        if existing is not None and has_more:
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
     if contains(target, StructType) or not assignment.is_sessions_own:
@@ -166,10 +167,6 @@ def _field_value(
     given = source.fields[index]
     inner = align(value.getField(given.name), given.dataType, field.dataType, assignment, kept)
     return inner.alias(field.name)
-
-
-def _has_fields_of_its_own(source: StructType, target: StructType, case_sensitive: bool) -> bool:
-    return any(find_field(source, f.name, case_sensitive) is None for f in target.fields)
 
 
 def set_fields(

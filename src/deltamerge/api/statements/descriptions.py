@@ -7,7 +7,6 @@ from pyspark.sql import DataFrame
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.tables import Tables
-from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.statements import ast
@@ -32,7 +31,7 @@ def run_describe(tables: Tables, found: DeltaTable, statement: ast.DescribeTable
     rows: list[tuple[str, str, str | None]] = [*columns.values()]
     parts = (
         ("Partition", snapshot.metadata.partition_columns),
-        ("Clustering", clustered_by(snapshot.domain_metadata, snapshot.schema)),
+        ("Clustering", snapshot.clustered_by),
     )
     for kind, names in parts:
         if names:

@@ -48,7 +48,8 @@ def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointA
     lines = None
     for file in checkpoint.files:
         if file.name.endswith(".json"):
-            lines = _json_lines(store, checkpoint, file.path)
+            with _readable(store, checkpoint, file.path):
+                lines = parse_log_files([(file.path, store.get(file.path))], remove_schema=REMOVE_SCHEMA)
             actions.extend(lines.actions)
         else:
             actions.extend(_parquet_actions(store, checkpoint, file.path))
@@ -93,11 +94,6 @@ def _readable(store: Store, checkpoint: Checkpoint, path: str) -> Iterator[None]
         raise problem from error
 
 
-def _json_lines(store: Store, checkpoint: Checkpoint, path: str) -> LogLines:
-    with _readable(store, checkpoint, path):
-        return parse_log_files([(path, store.get(path))], remove_schema=REMOVE_SCHEMA)
-
-
 def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Action]:
     with (
         _readable(store, checkpoint, path),
@@ -123,8 +119,7 @@ def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Ac
 def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> pa.Table:
     if action not in file.schema_arrow.names:
         return empty_table(schema)
-    struct = file.schema_arrow.field(action).type
-    present = {struct.field(index).name for index in range(struct.num_fields)}
+    present = {field.name for field in file.schema_arrow.field(action).type}
     wanted = [f"{action}.{camel_case(name)}" for name in schema.names if camel_case(name) in present]
     tables = []
     for batch in file.iter_batches(_ROWS, columns=wanted):
@@ -161,8 +156,8 @@ def stats_to_json(structs: pa.Array) -> pa.Array:
     """
     count = len(structs)
     parts = []
-    for index in range(structs.type.num_fields):
-        name = json.dumps(structs.type.field(index).name, ensure_ascii=False)
+    for index, field in enumerate(structs.type):
+        name = json.dumps(field.name, ensure_ascii=False)
         value = _value(pc.struct_field(structs, [index]))
         parts.append(pc.coalesce(pc.binary_join_element_wise(scalar(f",{name}:"), value, EMPTY), EMPTY))
     empty = repeat("", count)

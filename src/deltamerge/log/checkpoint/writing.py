@@ -40,7 +40,9 @@ def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:
     checkpoint stays as it is.
     """
     retention = interval_ms(snapshot.metadata, "delta.deletedFileRetentionDuration", "interval 1 week")
-    removes = kept_tombstones(snapshot.tombstones(), now_ms - retention)
+    removes = snapshot.tombstones()
+    times = pc.fill_null(removes.column("deletion_timestamp"), 0)
+    removes = removes.filter(pc.greater(times, now_ms - retention)).drop_columns(["stats"])
     files = snapshot.files.num_files
     if _has_v2_policy(snapshot):
         path, pointer = _write_v2(snapshot, removes, now_ms)
@@ -74,7 +76,8 @@ def _write_v2(snapshot: Snapshot, removes: pa.Table, now_ms: int) -> tuple[str, 
         for action, table in (("add", snapshot.files.arrow), ("remove", removes))
         for begin in range(0, table.num_rows, _ROWS_IN_SIDECAR)
     ]
-    rows = v2_rows(snapshot, sidecars)
+    pointer = ("checkpointMetadata", {"version": snapshot.version})
+    rows = [pointer, *state_rows(snapshot), *map(to_json, sidecars)]
     content = _parquet(V2_SCHEMA, *as_table(rows, V2_SCHEMA).to_batches())
     name = f"{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet"
     path = f"{LOG_FOLDER}/{name}"
@@ -158,24 +161,12 @@ V2_SCHEMA = pa.schema(
 Rows: TypeAlias = "list[tuple[str, dict[str, Any]]]"
 
 
-def kept_tombstones(removes: pa.Table, expired_ms: int) -> pa.Table:
-    """Return the tombstones that are later than `expired_ms`, without statistics."""
-    times = pc.fill_null(removes.column("deletion_timestamp"), 0)
-    return removes.filter(pc.greater(times, expired_ms)).drop_columns(["stats"])
-
-
 def state_rows(snapshot: Snapshot) -> Rows:
     """Return all actions of a version but its files, each by its name in the log."""
     actions: list[Action] = [snapshot.protocol, snapshot.metadata]
     actions += [*snapshot.set_transactions.values()]
     actions += [*snapshot.domain_metadata.values()]
     return [to_json(action) for action in actions]
-
-
-def v2_rows(snapshot: Snapshot, sidecars: Iterable[Sidecar]) -> Rows:
-    """Return the actions of a V2 checkpoint's top-level file."""
-    pointer = ("checkpointMetadata", {"version": snapshot.version})
-    return [pointer, *state_rows(snapshot), *(to_json(sidecar) for sidecar in sidecars)]
 
 
 def as_table(rows: Rows, schema: pa.Schema) -> pa.Table:

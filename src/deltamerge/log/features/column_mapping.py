@@ -63,7 +63,12 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
 
 def without_mapping(schema: StructType) -> StructType:
     """Return a schema without ids and physical names."""
-    return with_each_field(schema, _unmapped)
+
+    def unmapped(_: tuple[str, ...], field: StructField) -> StructField:
+        others = {k: value for k, value in field.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
+        return replace(field, metadata=others)
+
+    return with_each_field(schema, unmapped)
 
 
 def with_own_names(schema: StructType) -> StructType:
@@ -89,7 +94,8 @@ def with_column_ids(metadata: Metadata, before: StructType | None = None) -> Met
         nonlocal last
         same = old.get(lower_case(path))
         if same is not None and _kind(same.data_type) == _kind(field.data_type):
-            field = replace(field, metadata={**_mapping_of(same), **field.metadata})
+            kept = {key: value for key, value in same.metadata.items() if key in (COLUMN_ID, PHYSICAL_NAME)}
+            field = replace(field, metadata={**kept, **field.metadata})
         added: dict[str, int | str] = {}
         if COLUMN_ID not in field.metadata:
             last += 1
@@ -126,15 +132,6 @@ def _kind(data_type: DataType) -> object:
     """Return what must stay of a type for its column to stay the same: all of a primitive one."""
     nested = (StructType, ArrayType, MapType)
     return type(data_type) if isinstance(data_type, nested) else data_type
-
-
-def _mapping_of(field: StructField) -> dict[str, object]:
-    return {key: value for key, value in field.metadata.items() if key in (COLUMN_ID, PHYSICAL_NAME)}
-
-
-def _unmapped(_: tuple[str, ...], field: StructField) -> StructField:
-    others = {k: value for k, value in field.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
-    return replace(field, metadata=others)
 
 
 def _max_id(schema: StructType | None) -> int:

@@ -115,7 +115,8 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
         lowered = {key.lower(): value for key, value in options.items()}
         return replace(table, location=table.location or lowered.get("path"))
     if cursor.accept("PARTITIONED", "BY"):
-        return replace(table, partitioned_by=_read_partitions(cursor))
+        where = f"{_WHERE} PARTITIONED BY"
+        return replace(table, partitioned_by=cursor.in_brackets(where, lambda: _read_partition(cursor, where)))
     if cursor.accept("CLUSTER", "BY"):
         return replace(table, clustered_by=read_columns(cursor, f"{_WHERE} CLUSTER BY"))
     if cursor.peek() == "CLUSTERED":
@@ -127,11 +128,6 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
             hint="Use CLUSTER BY (…) or PARTITIONED BY (…).",
         )
     return None
-
-
-def _read_partitions(cursor: Cursor) -> tuple[ast.ColumnDefinition | str, ...]:
-    where = f"{_WHERE} PARTITIONED BY"
-    return cursor.in_brackets(where, lambda: _read_partition(cursor, where))
 
 
 def _read_partition(cursor: Cursor, where: str) -> ast.ColumnDefinition | str:

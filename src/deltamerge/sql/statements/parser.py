@@ -26,10 +26,6 @@ def parse_statement(sql: str) -> Statement | None:
     return None if read is None else read(cursor)
 
 
-def _read_merge(_: Cursor) -> MergeRows:
-    return MergeRows(explains=False)
-
-
 def _read_explain(cursor: Cursor) -> MergeRows | None:
     cursor.index += 2 if cursor.peek(1) == "ANALYZE" else 1
     cursor.index += behind_ctes(cursor.tokens[cursor.index :])
@@ -49,7 +45,7 @@ def _read_with(cursor: Cursor) -> Statement | None:
 
 
 _READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {
-    "MERGE": _read_merge,
+    "MERGE": lambda _: MergeRows(explains=False),
     "EXPLAIN": _read_explain,
     "WITH": _read_with,
     "DELETE": read_delete,
