@@ -100,7 +100,7 @@ def builder_calls(statement: str) -> Calls:
     source = parsed.source
     return Calls(
         path=parsed.target.path,
-        target_alias=parsed.target.alias,
+        target_alias=parsed.target_alias,
         source=f"SELECT * FROM {source.sql}",
         source_alias=source.alias or (source.name[-1] if source.kind == "name" else None),
         condition=parsed.condition.text,

@@ -55,7 +55,7 @@ def test_a_whole_statement() -> None:
     )
     assert merge.ctes == "WITH a AS (SELECT 1), b(x) AS (SELECT * FROM a)"
     assert merge.schema_evolution
-    assert (merge.target.name, merge.target.path, merge.target.alias) == (("cat", "db", "my tbl"), None, "t")
+    assert (merge.target.parts, merge.target.path, merge.target_alias) == (("cat", "db", "my tbl"), None, "t")
     assert (merge.source.kind, merge.source.sql, merge.source.alias) == ("query", "(SELECT * FROM b)", "s")
     assert merge.condition.text == "t.id = s.id AND t.p IN (1, 2)"
     assert [clause.kind for clause in merge.clauses] == [
@@ -100,7 +100,7 @@ def test_a_whole_statement() -> None:
 )
 def test_targets(target: str, name: tuple[str, ...], path: str | None, alias: str | None) -> None:
     merge = parse(f"MERGE INTO {target} USING src s ON t.id = s.id WHEN MATCHED THEN DELETE")
-    assert (merge.target.name, merge.target.path, merge.target.alias) == (name, path, alias)
+    assert (merge.target.parts, merge.target.path, merge.target_alias) == (name, path, alias)
 
 
 @pytest.mark.parametrize(

@@ -127,15 +127,10 @@ CASES: dict[str, ast.Statement | None] = {
     "ALTER TABLE t DROP FEATURE 'x' TRUNCATE HISTORY": alter(ast.DropFeature("x", truncates_history=True)),
     "ALTER TABLE t RENAME TO u": None,
     "COMMENT ON TABLE t IS 'x'": alter(ast.SetProperties({"comment": "x"})),
-    "WITH s AS (SELECT 1 AS id) MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE": ast.MergeRows(
-        explains=False
-    ),
-    "EXPLAIN MERGE INTO t USING s ON a = b WHEN MATCHED THEN DELETE": ast.MergeRows(explains=True),
     "EXPLAIN SELECT 1": None,
     "WITH s AS (SELECT 1) SELECT * FROM s": None,
     "WITH a AS (SELECT 1 AS merge, 2 AS matched) SELECT merge, matched FROM a": None,
     "WITH RECURSIVE merge(i) MAX RECURSION LEVEL 3 AS (SELECT 1), b AS (SELECT 2) SELECT matched FROM merge": None,
-    "EXPLAIN WITH s AS (SELECT 1) MERGE INTO t USING s ON a = b WHEN MATCHED THEN DELETE": ast.MergeRows(explains=True),
     "EXPLAIN WITH s AS (SELECT 1) SELECT merge FROM s": None,
     "WITH s(a) AS (SELECT 1), r AS (TABLE s) INSERT INTO t BY NAME SELECT a FROM r": ast.InsertRows(
         T, False, "WITH s(a) AS (SELECT 1), r AS (TABLE s) SELECT a FROM r", by_name=True
@@ -148,6 +143,20 @@ CASES: dict[str, ast.Statement | None] = {
 @pytest.mark.parametrize("sql", CASES)
 def test_a_statement_is_read(sql: str) -> None:
     assert parse_statement(sql) == CASES[sql]
+
+
+@pytest.mark.parametrize(
+    ("sql", "explain"),
+    [
+        ("WITH s AS (SELECT 1 AS id) MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN DELETE", None),
+        ("EXPLAIN MERGE INTO t USING s ON a = b WHEN MATCHED THEN DELETE", "plan"),
+        ("EXPLAIN WITH s AS (SELECT 1) MERGE INTO t USING s ON a = b WHEN MATCHED THEN DELETE", "plan"),
+    ],
+)
+def test_a_merge_is_read(sql: str, explain: str | None) -> None:
+    parsed = parse_statement(sql)
+    assert isinstance(parsed, ast.ParsedMerge)
+    assert (parsed.sql, parsed.explain) == (sql, explain)
 
 
 def test_expressions_of_an_update_are_verbatim() -> None:

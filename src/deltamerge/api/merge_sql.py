@@ -25,11 +25,11 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
 from deltamerge.spark.table import Table, counting_requests
 from deltamerge.sql.current_time import fix_current_time
-from deltamerge.sql.merge_ast import Expression, NameParts, ParsedMerge, ParsedSource, ParsedTarget
+from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
-from deltamerge.sql.statements.ast import TableName
+from deltamerge.sql.statements.ast import ParsedMerge
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction
 
@@ -144,38 +144,27 @@ def merge_command(
     skip_unchanged: bool = False,
 ) -> MergeIntoCommand:
     """Return the command that a parsed MERGE asks for."""
-    target = counting_requests(tables.to_change(TableName(parsed.target.name, parsed.target.path)))
+    target = counting_requests(tables.to_change(parsed.target))
     now, begun = time.time_ns() // 1000, begin(target)
     statement = _statement(parsed, _source(tables, parsed, target, begun, now), columns_to_dedupe_by(dedupe_by))
     statement = replace(statement, skip_unchanged=skip_unchanged)
     return MergeIntoCommand(target, statement, timestamp=now, begun=begun)
 
 
-def _statement(parsed: ParsedMerge, source: DataFrame, dedupe_by: tuple[str, ...]) -> MergeStatement:
-    expression, target_column = partial(_with_aliases, parsed), partial(_without_table, parsed.target)
+def _statement(parsed: ParsedMerge, rows: DataFrame, dedupe_by: tuple[str, ...]) -> MergeStatement:
+    target, source = parsed.target, parsed.source
+    expression, target_column = partial(_with_aliases, parsed), partial(_without_table, parsed)
     return MergeStatement(
-        source=source,
-        source_alias=_source_alias(parsed.source),
-        source_sql=parsed.source.sql,
-        target_alias=_target_alias(parsed.target),
+        source=rows,
+        source_alias=source.name[-1] if source.alias is None and source.kind == "name" else source.alias,
+        source_sql=source.sql,
+        target_alias=target.parts[-1] if parsed.target_alias is None and target.path is None else parsed.target_alias,
         condition=expression(parsed.condition),
         clauses=tuple(clause.rewritten(expression, target_column) for clause in parsed.clauses),
         schema_evolution=parsed.schema_evolution,
         sql=parsed.sql,
         dedupe_by=dedupe_by,
     )
-
-
-def _target_alias(target: ParsedTarget) -> str | None:
-    if target.alias is not None:
-        return target.alias
-    return None if target.path is not None else target.name[-1]
-
-
-def _source_alias(source: ParsedSource) -> str | None:
-    if source.alias is not None:
-        return source.alias
-    return source.name[-1] if source.kind == "name" else None
 
 
 def _source(tables: Tables, parsed: ParsedMerge, target: Table, begun: Begun, now: int) -> DataFrame:
@@ -189,19 +178,18 @@ def _source(tables: Tables, parsed: ParsedMerge, target: Table, begun: Begun, no
     return query_frame(tables, fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now))
 
 
-def _without_table(target: ParsedTarget, name: NameParts) -> NameParts:
-    length = len(target.name)
-    if target.alias is None and length > 1 and name[:length] == target.name:
-        return name[length:]
-    return name
+def _without_table(parsed: ParsedMerge, name: NameParts) -> NameParts:
+    table = parsed.target.parts
+    is_qualified = parsed.target_alias is None and len(table) > 1 and name[: len(table)] == table
+    return name[len(table) :] if is_qualified else name
 
 
 def _with_aliases(parsed: ParsedMerge, expression: Expression) -> Expression:
     """Replace tables' names such as ``db.tbl``, which frames do not have, by aliases."""
     target, source, sql = parsed.target, parsed.source, expression.text
-    if target.alias is None and len(target.name) > 1:
-        alias = TARGET_ALIAS if target.path is not None else target.name[-1]
-        sql = replace_qualifier(sql, target.name, quote(alias))
+    if parsed.target_alias is None and len(target.parts) > 1:
+        alias = TARGET_ALIAS if target.path is not None else target.parts[-1]
+        sql = replace_qualifier(sql, target.parts, quote(alias))
     if source.alias is None and source.kind == "name" and len(source.name) > 1:
         sql = replace_qualifier(sql, source.name, quote(source.name[-1]))
     return expression if sql == expression.text else replace(expression, text=sql, span=None)

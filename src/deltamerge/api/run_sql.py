@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -75,19 +76,18 @@ def _run(tables: Tables, statement: Any, text: str) -> DataFrame:  # noqa: ANN40
 
 def _parsed(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> tuple[ast.Statement | None, str]:
     """Return a statement with its parameters bound, None where it is Spark's; and its SQL."""
-    try:
-        is_sparks = parse_statement(text) is None
-    except DeltaParseException:
-        # A parameter may be where the skeleton has a value: RETAIN :hours HOURS.
-        if args is None:
-            raise
-        is_sparks = False
-    bound = text if is_sparks or args is None else bind_parameters(text, args)
+    if args is None:
+        return parse_statement(text), text
+    # A parameter may be where the skeleton has a value: RETAIN :hours HOURS.
+    with suppress(DeltaParseException):
+        if parse_statement(text) is None:
+            return None, text
+    bound = bind_parameters(text, args)
     return parse_statement(bound), bound
 
 
 _RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {
-    ast.MergeRows: run_merge_rows,
+    ast.ParsedMerge: run_merge_rows,
     ast.Optimize: maintenance.run_optimize,
     ast.Reorganize: maintenance.run_reorg,
     ast.Vacuum: maintenance.run_vacuum,

@@ -1,4 +1,4 @@
-"""The AST of a MERGE: the parser and the builder make the same clauses and expressions."""
+"""The clauses and expressions of a MERGE, an UPDATE or a DELETE, which parser and builder make alike."""
 
 from __future__ import annotations
 
@@ -185,60 +185,3 @@ def _action_sql(action: Action) -> str:
         pairs = zip(names, values, strict=True)
         return "UPDATE SET " + ", ".join(f"{name} = {value}" for name, value in pairs)
     return f"INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"
-
-
-@dataclass(frozen=True)
-class ParsedTarget:
-    """The table to merge into.
-
-    Args:
-        name: The name's parts, such as ``("db", "tbl")`` or ``("delta", "/a/b")``; of a bare path the path.
-        path: The path where the target is one (``delta.`path` ``, ``'path'``, `` `a/b` ``).
-    """
-
-    name: NameParts
-    path: str | None
-    alias: str | None
-
-
-@dataclass(frozen=True)
-class ParsedSource:
-    """What is merged.
-
-    Args:
-        kind: ``name`` (a table, view or CTE), ``path`` (``format.`path` ``), ``query`` (in parentheses) or
-            ``relation`` (VALUES or a table-valued function).
-        sql: What FROM takes, verbatim and without the alias: the name with its time travel, the query with its
-            parentheses, the function's call; with ``relation`` also an alias that names columns.
-        name: The name's parts; none for queries and relations.
-        version: The version of VERSION AS OF, a number or what the string holds.
-    """
-
-    kind: Literal["name", "path", "query", "relation"]
-    sql: str
-    alias: str | None
-    name: NameParts = ()
-    format: str | None = None
-    path: str | None = None
-    version: str | None = None
-    timestamp: str | None = None
-
-
-@dataclass(frozen=True)
-class ParsedMerge:
-    """A whole statement.
-
-    Args:
-        sql: The statement, verbatim; the spans are places in it.
-        explain: ``plan`` for EXPLAIN MERGE, ``analyze`` for EXPLAIN ANALYZE MERGE, None for a merge that is to run.
-        ctes: The SQL from WITH to the last CTE's closing parenthesis.
-    """
-
-    sql: str
-    explain: Literal["plan", "analyze"] | None
-    ctes: str | None
-    schema_evolution: bool
-    target: ParsedTarget
-    source: ParsedSource
-    condition: Expression
-    clauses: tuple[MergeClause, ...]

@@ -6,9 +6,9 @@ from typing import Literal
 
 from deltamerge.sql.cursor import Cursor, like
 from deltamerge.sql.literals import string_value
-from deltamerge.sql.merge_ast import ParsedMerge, ParsedSource, ParsedTarget
 from deltamerge.sql.merge_clause_parser import read_clauses
 from deltamerge.sql.operands import skip_value, starts_subquery
+from deltamerge.sql.statements.ast import ParsedMerge, ParsedSource, TableName
 from deltamerge.sql.statements.parts import read_name, read_table
 from deltamerge.sql.tokens import Kind, parse_error
 
@@ -41,11 +41,13 @@ def parse_merge(sql: str) -> ParsedMerge:
         cursor.expect("MERGE WITH SCHEMA EVOLUTION", "SCHEMA", "EVOLUTION")
     cursor.expect("MERGE INTO", "INTO")
     target = _read_target(cursor)
+    target_alias = _read_alias(cursor, "MERGE INTO", "USING")
     cursor.expect("after the target", "USING")
     source = _read_source(cursor)
     cursor.expect("after the source", "ON")
     condition = cursor.expression("ON", "a condition", "THEN")
-    return ParsedMerge(sql, explain, ctes, evolution, target, source, condition, read_clauses(cursor))
+    clauses = read_clauses(cursor)
+    return ParsedMerge(sql, explain, ctes, evolution, target, target_alias, source, condition, clauses)
 
 
 def _read_explain(cursor: Cursor) -> Literal["plan", "analyze"] | None:
@@ -79,7 +81,7 @@ def _read_ctes(cursor: Cursor) -> str | None:
             return cursor.sql_since(start)
 
 
-def _read_target(cursor: Cursor) -> ParsedTarget:
+def _read_target(cursor: Cursor) -> TableName:
     where = "MERGE INTO"
     table = read_table(cursor, where)
     if cursor.peek() in ("VERSION", "TIMESTAMP", "FOR") and cursor.peek(1) in ("AS", "VERSION", "TIMESTAMP"):
@@ -89,7 +91,7 @@ def _read_target(cursor: Cursor) -> ParsedTarget:
             f"{where}: a target cannot be read at an older version",
             hint="Leave it out.",
         )
-    return ParsedTarget(table.parts, table.path, _read_alias(cursor, where, "USING"))
+    return table
 
 
 def _read_alias(cursor: Cursor, where: str, following: str, *, names_columns: bool = False) -> str | None:

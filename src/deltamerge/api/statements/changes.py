@@ -22,21 +22,19 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import conf_value
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.merge_ast import Expression
-from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import replace_qualifier
-from deltamerge.sql.statements.ast import DeleteRows, InsertRows, MergeRows, TruncateTable, UpdateRows
+from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
 from deltamerge.sql.statements.changes import with_defaults
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import FrameWrite
 
 
-def run_merge_rows(tables: Tables, statement: MergeRows, sql: str) -> DataFrame:
+def run_merge_rows(tables: Tables, parsed: ParsedMerge, _: str) -> DataFrame:
     """Run a MERGE, for its counts, or EXPLAIN one, for its plan."""
-    parsed = parse_merge(sql)
     command = merge_command(tables, parsed)
-    if not statement.explains:
+    if parsed.explain is None:
         return MergeReport(merge_and_compact(command)).counts(tables.spark)
     plan = MergePlanReport(explain_merge(command, analyze=parsed.explain == "analyze"))
     return frames.table(tables.spark, [(str(plan),)], "plan STRING")

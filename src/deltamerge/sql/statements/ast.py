@@ -1,4 +1,4 @@
-"""The ASTs of statements other than MERGE; all SQL in them is verbatim."""
+"""The ASTs of statements; all SQL in them is verbatim."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from deltamerge.sql.merge_ast import Assignment, Expression, NameParts
+from deltamerge.sql.merge_ast import Assignment, Expression, MergeClause, NameParts
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,47 @@ class TimeTravel:
 
 
 @dataclass(frozen=True)
-class MergeRows:
-    """A MERGE, or the EXPLAIN of one, which `deltamerge.sql.merge_parser` reads."""
+class ParsedSource:
+    """What is merged.
 
-    explains: bool
+    Args:
+        kind: ``name`` (a table, view or CTE), ``path`` (``format.`path` ``), ``query`` (in parentheses) or
+            ``relation`` (VALUES or a table-valued function).
+        sql: What FROM takes, verbatim and without the alias: the name with its time travel, the query with its
+            parentheses, the function's call; with ``relation`` also an alias that names columns.
+        name: The name's parts; none for queries and relations.
+        version: The version of VERSION AS OF, a number or what the string holds.
+    """
+
+    kind: Literal["name", "path", "query", "relation"]
+    sql: str
+    alias: str | None
+    name: NameParts = ()
+    format: str | None = None
+    path: str | None = None
+    version: str | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True)
+class ParsedMerge:
+    """A MERGE, or the EXPLAIN of one.
+
+    Args:
+        sql: The statement, verbatim; the spans are places in it.
+        explain: ``plan`` for EXPLAIN MERGE, ``analyze`` for EXPLAIN ANALYZE MERGE, None for a merge that is to run.
+        ctes: The SQL from WITH to the last CTE's closing parenthesis.
+    """
+
+    sql: str
+    explain: Literal["plan", "analyze"] | None
+    ctes: str | None
+    schema_evolution: bool
+    target: TableName
+    target_alias: str | None
+    source: ParsedSource
+    condition: Expression
+    clauses: tuple[MergeClause, ...]
 
 
 @dataclass(frozen=True)
@@ -352,7 +389,7 @@ class AlterTable:
 
 
 Statement: TypeAlias = (
-    MergeRows
+    ParsedMerge
     | DeleteRows
     | UpdateRows
     | InsertRows

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.relations import behind_ctes
 from deltamerge.sql.statements import maintenance
 from deltamerge.sql.statements.alterations import read_alter, read_comment
-from deltamerge.sql.statements.ast import MergeRows, Statement
+from deltamerge.sql.statements.ast import ParsedMerge, Statement
 from deltamerge.sql.statements.changes import read_delete, read_insert, read_truncate, read_update
 from deltamerge.sql.statements.creation import read_create, read_drop
 
@@ -26,17 +27,21 @@ def parse_statement(sql: str) -> Statement | None:
     return None if read is None else read(cursor)
 
 
-def _read_explain(cursor: Cursor) -> MergeRows | None:
+def _read_merge(cursor: Cursor) -> ParsedMerge:
+    return parse_merge(cursor.sql)
+
+
+def _read_explain(cursor: Cursor) -> ParsedMerge | None:
     cursor.index += 2 if cursor.peek(1) == "ANALYZE" else 1
     cursor.index += behind_ctes(cursor.tokens[cursor.index :])
-    return MergeRows(explains=True) if cursor.peek() == "MERGE" else None
+    return _read_merge(cursor) if cursor.peek() == "MERGE" else None
 
 
 def _read_with(cursor: Cursor) -> Statement | None:
     """Read a MERGE or an INSERT after WITH; a query is Spark's."""
     cursor.index = behind_ctes(cursor.tokens)
     if cursor.peek() == "MERGE":
-        return MergeRows(explains=False)
+        return _read_merge(cursor)
     if cursor.index == 0 or cursor.peek() != "INSERT":
         return None
     ctes = cursor.sql_since(0)
@@ -45,7 +50,7 @@ def _read_with(cursor: Cursor) -> Statement | None:
 
 
 _READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {
-    "MERGE": lambda _: MergeRows(explains=False),
+    "MERGE": _read_merge,
     "EXPLAIN": _read_explain,
     "WITH": _read_with,
     "DELETE": read_delete,
