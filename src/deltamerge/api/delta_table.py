@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,6 +18,7 @@ from deltamerge.commands.convert import convert_to_delta
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
+from deltamerge.log.commit_times import as_datetime
 from deltamerge.log.history import COLUMNS, read_history
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.snapshot import table_exists
@@ -385,7 +386,7 @@ class DeltaTable(TableCommands):
             version, timestamp, userId, userName, operation, operationParameters, job, notebook, clusterId,
             readVersion, isolationLevel, isBlindAppend, operationMetrics, userMetadata, engineInfo.
         """
-        rows = [tuple(_plain(entry[name]) for name in COLUMNS) for entry in read_history(self.table.store, limit)]
+        rows = [tuple(entry[name] for name in COLUMNS) for entry in read_history(self.table.store, limit)]
         return self.table.spark.createDataFrame(rows, ", ".join(f"{n} {t}" for n, t in COLUMNS.items()))
 
     def detail(self) -> DataFrame:
@@ -404,8 +405,8 @@ class DeltaTable(TableCommands):
             metadata.name,
             metadata.description,
             self.table.location,
-            _timestamp(metadata.created_time),
-            _timestamp(snapshot.timestamp_ms),
+            None if metadata.created_time is None else as_datetime(metadata.created_time),
+            as_datetime(snapshot.timestamp_ms),
             list(metadata.partition_columns),
             list(snapshot.clustered_by),
             snapshot.files.num_files,
@@ -424,16 +425,6 @@ _DETAIL = (
     "sizeInBytes BIGINT, properties MAP<STRING, STRING>, minReaderVersion INT, minWriterVersion INT, "
     "tableFeatures ARRAY<STRING>"
 )
-
-
-def _timestamp(milliseconds: int | None) -> dt.datetime | None:
-    if milliseconds is None:
-        return None
-    return dt.datetime.fromtimestamp(milliseconds / 1000, tz=dt.timezone.utc)
-
-
-def _plain(value: object) -> object:
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 def open_by_name(spark: SparkSession, name: str, options: StoreOptions | None = None) -> Table:

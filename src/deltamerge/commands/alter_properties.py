@@ -33,7 +33,7 @@ from deltamerge.spark.session import errors_not_logged, session_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.constraints import CHECK_PREFIX
-from deltamerge.write.definition import TableDefinition, check_clustering, physical_names
+from deltamerge.write.definition import TableDefinition, as_spelled, check_clustering, physical_names
 from deltamerge.write.property_names import named_properties, spelled
 from deltamerge.write.stored_expressions import stored_column
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
@@ -202,10 +202,10 @@ def cluster_by(table: Table, columns: Sequence[str]) -> None:
     if not columns and DOMAIN not in snapshot.domain_metadata:
         return
     schema = spark_schema(snapshot)
-    spelled = {name.lower(): name for name in schema.names}
-    named = tuple(spelled.get(name.lower(), name) for name in columns)
-    check_clustering(TableDefinition(schema, (), snapshot.metadata.configuration, clustered_by=named))
-    physical = physical_names(schema)
+    properties = snapshot.metadata.configuration
+    definition = as_spelled(TableDefinition(schema, (), properties, clustered_by=tuple(columns)))
+    check_clustering(definition)
+    physical, named = physical_names(schema), definition.clustered_by
     protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), {f"delta.feature.{FEATURE}": "supported"}))
     actions: list[Action] = [clustering_domain([(physical[name],) for name in named])]
     if protocol != snapshot.protocol:

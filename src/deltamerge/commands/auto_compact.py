@@ -65,8 +65,7 @@ def compact_after(table: Table, configuration: Mapping[str, str], added: Sequenc
 
 def _compact(table: Table, conf: AutoCompactConf, added: Sequence[AddFile]) -> None:
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
-        snapshot = table.snapshot()
-        snapshot.check_writable()
+        snapshot = table.snapshot_to_write()
         if snapshot.clustered_by:
             # To order its rows takes an OPTIMIZE.
             return

@@ -88,10 +88,8 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
 
 def _is_data(path: str, columns: Sequence[str]) -> bool:
     parts = path.split("/")
-    hidden = any(
-        part.startswith((".", "_")) and not part.startswith(tuple(f"{name}=" for name in columns)) for part in parts
-    )
-    return not hidden
+    of_partitions = tuple(f"{name}=" for name in columns)
+    return not any(part.startswith((".", "_")) and not part.startswith(of_partitions) for part in parts)
 
 
 def _check_no_stream(table: Table, found: Sequence[StoredFile]) -> None:

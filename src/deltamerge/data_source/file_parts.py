@@ -116,10 +116,11 @@ def grouped(request: Request, parts: Iterable[tuple[FilePart, int]]) -> list[Seq
     limit = max(1, min(most, max(opening, fair)))
     pieces: list[tuple[FilePart, int]] = []
     for part, size in sized:
-        starts = range(0, size, limit) if size > limit else ()
-        pieces += [(replace(part, bytes=(start, min(start + limit, size))), limit) for start in starts] or [
-            (part, size)
-        ]
+        if size <= limit:
+            pieces.append((part, size))
+            continue
+        starts = range(0, size, limit)
+        pieces += [(replace(part, bytes=(start, min(start + limit, size))), limit) for start in starts]
     groups: list[Sequence[FilePart]] = []
     current: list[FilePart] = []
     filled = 0

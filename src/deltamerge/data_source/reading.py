@@ -14,6 +14,7 @@ from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import stored_part
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.actions import AddFile
 from deltamerge.log.change_feed import (
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
@@ -24,7 +25,6 @@ from deltamerge.log.change_feed import (
 )
 from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.column_mapping import NONE
-from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.scan.file_types import arrow_schema
@@ -169,17 +169,16 @@ class TableRead:
             zone = self.request.conf.session_time_zone
             columns = snapshot.metadata.partition_columns
             files = files.filter(files_that_may_match(predicate, files, snapshot.schema, columns, zone))
-        return self.of_files(files)
-
-    def of_files(self, files: FileTable) -> list[Sequence[FilePart]]:
-        added = files.add_files()
-        parts = file_parts(self.snapshot.store, added, self.partitions, self.request.conf.session_time_zone)
-        return grouped(self.request, zip(parts, (file.size for file in added), strict=True))
+        return self._of_files(files.add_files())
 
     def changes(self, changed: Sequence[ChangedFile]) -> list[Sequence[FilePart]]:
         """Return what tasks read of changes; a table may have columns of its own with the names of the feed's."""
         constants = [_of_feed(change) if reads_changes(self.request) else {} for change in changed]
-        files = [change.file for change in changed]
+        return self._of_files([change.file for change in changed], constants)
+
+    def _of_files(
+        self, files: Sequence[AddFile], constants: Sequence[Mapping[str, pa.Array]] | None = None
+    ) -> list[Sequence[FilePart]]:
         zone = self.request.conf.session_time_zone
         parts = file_parts(self.snapshot.store, files, self.partitions, zone, constants)
         return grouped(self.request, zip(parts, (file.size for file in files), strict=True))

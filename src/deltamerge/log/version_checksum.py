@@ -166,23 +166,22 @@ def _summary(state: VersionState) -> _Summary:
     deleted = pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0
     # How long transactions are kept is then a matter of the clock. Delta: incrementallyComputeSetTransactions.
     expire = "delta.setTransactionRetentionDuration" in state.metadata.configuration
-    transactions, domains = state.set_transactions, state.domain_metadata
     return _Summary(
         table_size_bytes=files.size_in_bytes,
         num_files=files.num_files,
         num_deleted_records_opt=deleted if has_vectors else None,
         num_deletion_vectors_opt=len(vectors) - vectors.null_count if has_vectors else None,
         in_commit_timestamp_opt=state.in_commit_timestamp,
-        set_transactions=_few(transactions.values(), len(transactions), 0 if expire else _MAX_SET_TRANSACTIONS),
-        domain_metadata=_few(domains.values(), len(domains), _MAX_DOMAINS),
+        set_transactions=_few(state.set_transactions, 0 if expire else _MAX_SET_TRANSACTIONS),
+        domain_metadata=_few(state.domain_metadata, _MAX_DOMAINS),
         metadata=state.metadata,
         protocol=_normal(state.protocol),
         all_files=tuple(files.add_files()) if files.num_files <= _MAX_FILES else None,
     )
 
 
-def _few(actions: Iterable[Any], count: int, most: int) -> frozenset[Any] | None:
-    return frozenset(actions) if count <= most else None
+def _few(actions: Mapping[str, Any], most: int) -> frozenset[Any] | None:
+    return frozenset(actions.values()) if len(actions) <= most else None
 
 
 def _parse(content: Json) -> _Summary:

@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.sql.condition_reader import COMPARISONS, FUNCTIONS, read_condition
+from deltamerge.sql.condition_reader import operator_of, read_condition
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, leaves, unreadable
 from deltamerge.sql.literals import Typed, number_value, typed_value
 from deltamerge.sql.names import parse_name, quote_name
@@ -69,15 +69,9 @@ class _Reader:
     def function(self, message: Any) -> Node:  # noqa: ANN401
         arguments = tuple(self.node(argument) for argument in message.arguments)
         name = message.function_name.lower()
-        op, count = FUNCTIONS.get(name, (COMPARISONS.get(name, ""), 2))
-        if name in ("not", "!"):
-            op, count = "not", 1
-        if (
-            not op
-            or message.is_user_defined_function
-            or not arguments
-            or (count is not None and len(arguments) != count)
-        ):
+        is_not = name in ("not", "!") and len(arguments) == 1
+        op = "not" if is_not else operator_of(name, len(arguments))
+        if op is None or message.is_user_defined_function:
             return _opaque(arguments)
         return Operation(op, arguments, "", None, prefix=True)
 

@@ -41,6 +41,12 @@ FUNCTIONS: dict[str, tuple[str, int | None]] = {
 Tokens = tuple[Token, ...]
 
 
+def operator_of(name: str, arguments: int) -> str | None:
+    """Return the operator of the tree that a function or a printed operator with so many arguments is."""
+    op, count = FUNCTIONS.get(name, (COMPARISONS.get(name), 2))
+    return op if arguments and count in (None, arguments) else None
+
+
 def read_condition(sql: str, double_quoted_identifiers: bool = False) -> Node:
     """Return the tree of a condition; what cannot be read becomes `Opaque`, never an error.
 
@@ -173,10 +179,10 @@ class _Reader:
         if len(tokens) < 3 or tokens[1].text != "(" or closing(tokens, 1) != len(tokens) - 1:
             return None
         word = tokens[0].text.lower() if tokens[0].kind is Kind.WORD else tokens[0].text
-        op, count = FUNCTIONS.get(word, (COMPARISONS.get(word, ""), 2))
         inner = tokens[2:-1]
         arguments = _split_commas(inner) if inner else []
-        if not op or not arguments or not all(arguments) or (count is not None and len(arguments) != count):
+        op = operator_of(word, len(arguments))
+        if op is None or not all(arguments):
             return None
         operands = tuple(self.boolean(argument) for argument in arguments)
         return self.operation(op, operands, tokens, prefix=True)
