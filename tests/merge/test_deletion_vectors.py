@@ -352,7 +352,7 @@ def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_p
 def test_vectors_of_more_rows_than_the_driver_takes_a_bit_of(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deltamerge.scan.deletion_vectors.MOST_BLOCKS", 0)
+    monkeypatch.setattr("deltamerge.scan.undeleted_rows.MOST_BLOCKS", 0)
     path = table(spark, tmp_path, name="a b[1]%41")
     delete(spark, path, [3, 4, 12])
     if kind != "u":
@@ -372,7 +372,7 @@ def test_vectors_of_more_rows_than_the_driver_takes_a_bit_of(
 def test_one_vector_file_spelled_in_two_ways(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deltamerge.scan.deletion_vectors.MOST_BLOCKS", 1)
+    monkeypatch.setattr("deltamerge.scan.undeleted_rows.MOST_BLOCKS", 1)
     path = table(spark, tmp_path)
     delete(spark, path, [3, 12])
     adds = iter(range(2))
@@ -400,7 +400,7 @@ def test_paths_with_dots(spark: SparkSession, tmp_path: Path) -> None:
 def test_damaged_vectors_of_very_many_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deltamerge.scan.deletion_vectors.MOST_BLOCKS", 0)
+    monkeypatch.setattr("deltamerge.scan.undeleted_rows.MOST_BLOCKS", 0)
     path = table(spark, tmp_path)
     delete(spark, path, [1])
     damage_vector(path)

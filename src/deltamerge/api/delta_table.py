@@ -25,7 +25,7 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.changes import changes_frame
 from deltamerge.scan.relation import table_frame
 from deltamerge.scan.row_tracking import rows_with_metadata
-from deltamerge.scan.timestamps import timestamp_ms
+from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from deltamerge.api.arguments import check_value
 from deltamerge.api.optimize_builder import DeltaOptimizeBuilder
@@ -18,8 +17,7 @@ from deltamerge.commands.symlink_manifest import generate
 from deltamerge.commands.table_protocol import add_feature, upgrade_protocol
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.scan.timestamps import timestamp_ms
-from deltamerge.spark.session import empty_frame
+from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.table import Table, open_table
 
 if TYPE_CHECKING:
@@ -54,10 +52,9 @@ class TableCommands:
         """
         hours = None if retentionHours is None else float(retentionHours)
         if dry_run:
-            paths = [(path,) for path in garbage_paths(self.table, hours)]
-            return self.table.spark.createDataFrame(paths, "path STRING")
+            return frames.table(self.table.spark, [(path,) for path in garbage_paths(self.table, hours)], "path STRING")
         vacuum(self.table, hours)
-        return empty_frame(self.table.spark, StructType([]))
+        return frames.nothing(self.table.spark)
 
     def generate(self, mode: str) -> None:
         """Write manifests of the table's files, for engines that cannot read Delta.

@@ -31,11 +31,11 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import errors_not_logged, session_conf
 from deltamerge.spark.table import Table, spark_schema
+from deltamerge.sql.stored_expressions import check_stored
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled, check_clustering, physical_names
 from deltamerge.write.property_names import named_properties, spelled
-from deltamerge.write.stored_expressions import stored_column
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 _COMMENT = "comment"
@@ -145,7 +145,7 @@ def add_constraint(table: Table, name: str, expression: str) -> None:
 
 
 def _violating(table: Table, snapshot: Snapshot, name: str, expression: str) -> int:
-    holds = stored_column(expression, f"the CHECK constraint {name}")
+    holds = F.expr(check_stored(expression, f"the CHECK constraint {name}"))
     with errors_not_logged():
         try:
             return count_where(table, snapshot, ~F.coalesce(holds, F.lit(False)), only=holds)

@@ -26,6 +26,7 @@ from deltamerge.log.change_feed import (
 from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.scan.changes import CHANGE_COLUMNS
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.scan.file_types import arrow_schema
 from deltamerge.skipping.pruning import files_that_may_match
@@ -36,11 +37,6 @@ from deltamerge.workers.change_files import CHANGE_TYPE
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
 
 _BATCH_ROWS = 10_000
-_CHANGE_COLUMNS = (
-    T.StructField(CHANGE_TYPE, T.StringType()),
-    T.StructField(COMMIT_VERSION, T.LongType()),
-    T.StructField(COMMIT_TIMESTAMP, T.TimestampType()),
-)
 
 Plan = Callable[[Sequence[Any]], list[Sequence[FilePart]]]
 """Returns what each task reads, of the files that may have rows for which some of Spark's filters hold."""
@@ -95,7 +91,7 @@ def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
             parameters={"tableName": request.path},
         )
     fields = [T.StructField(f.name, as_nullable(f.dataType), True, _comment(f)) for f in schema.fields]
-    return T.StructType([*fields, *(_CHANGE_COLUMNS if reads_changes(request) else ())])
+    return T.StructType([*fields, *(CHANGE_COLUMNS if reads_changes(request) else ())])
 
 
 def _comment(field: T.StructField) -> dict[str, Any]:
@@ -144,7 +140,7 @@ class TableRead:
     def of(request: Request, snapshot: Snapshot, schema: T.StructType) -> TableRead:
         arrow, mode = arrow_schema(schema), snapshot.mapping_mode
         of_table = spark_schema(snapshot)
-        changes = _CHANGE_COLUMNS if reads_changes(request) else ()
+        changes = CHANGE_COLUMNS if reads_changes(request) else ()
         by_name = {field.name.lower(): field for field in [*of_table.fields, *changes]}
         names = {name.lower() for name in snapshot.metadata.partition_columns}
         columns, partitions = [], []

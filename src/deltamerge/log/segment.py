@@ -163,9 +163,7 @@ def find_segment(store: Store, version: int | None = None, unreadable: frozenset
     return _choose_segment(store, list_log(store), version, unreadable)
 
 
-def _choose_segment(
-    store: Store, listing: LogListing, version: int | None = None, unreadable: frozenset[str] = frozenset()
-) -> LogSegment:
+def _choose_segment(store: Store, listing: LogListing, version: int | None, unreadable: frozenset[str]) -> LogSegment:
     checkpoints = [item for item in listing.checkpoints if _usable(item, unreadable)]
     compacted = [item for item in listing.compacted if item.file.path not in unreadable]
     # Compacted commits only speed up reading: the versions are those of commits and checkpoints.

@@ -19,19 +19,19 @@ from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.change_files import CHANGE_TYPE
 
 MERGE_ACTION = "merge_action"
+CHANGE_COLUMNS = (
+    StructField(CHANGE_TYPE, StringType()),
+    StructField(COMMIT_VERSION, LongType()),
+    StructField(COMMIT_TIMESTAMP, TimestampType()),
+)
+"""What the change data feed has besides a table's columns."""
 
 
 def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]) -> DataFrame:
     """Return changes: the columns of `snapshot`, the latest version, then the change's type, version and timestamp."""
     schema = spark_schema(snapshot)
-    columns = StructType(
-        [
-            *(StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields),
-            StructField(CHANGE_TYPE, StringType()),
-            StructField(COMMIT_VERSION, LongType()),
-            StructField(COMMIT_TIMESTAMP, TimestampType()),
-        ]
-    )
+    of_table = (StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields)
+    columns = StructType([*of_table, *CHANGE_COLUMNS])
     # Files of a kind are read in one scan, unless a path occurs with several states of its file.
     groups: dict[tuple[str | None, int], list[ChangedFile]] = {}
     seen: dict[tuple[str | None, str], int] = {}

@@ -17,10 +17,10 @@ from deltamerge.log.paths import decode_path
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.char_padding import padded
 from deltamerge.scan.column_mapping import as_logical, physical_field
-from deltamerge.scan.deletion_vectors import without_deleted_rows
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files, refuse_replaced_files
 from deltamerge.scan.paths import spark_path, spark_spellings
+from deltamerge.scan.undeleted_rows import without_deleted_rows
 from deltamerge.spark import columns as F
 from deltamerge.spark.required_columns import with_required
 from deltamerge.spark.session import conf_value, empty_frame, is_connect

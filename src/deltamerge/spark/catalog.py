@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaTableNotFoundException
@@ -144,7 +144,8 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     # Of a table whose source is written in Python DESCRIBE TABLE does not show the location.
     pattern = name.replace("'", "\\'")
     rows = spark.sql(f"SHOW TABLE EXTENDED IN {quote_name(database)} LIKE '{pattern}'").collect()
-    lines = [line.partition(": ") for row in rows if row["tableName"].lower() == name.lower() for line in _lines(row)]
+    described = [str(row["information"]) for row in rows if row["tableName"].lower() == name.lower()]
+    lines = (line.partition(": ") for each in described for line in each.splitlines())
     details = {key: value for key, _, value in lines}
     location = details.get("Location")
     return CatalogEntry(
@@ -154,7 +155,3 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
 
 def _is_of_another_catalog(parts: Sequence[str]) -> bool:
     return len(parts) > 2 and parts[0].lower() != _SESSION_CATALOG
-
-
-def _lines(row: Row) -> list[str]:
-    return str(row["information"]).splitlines()

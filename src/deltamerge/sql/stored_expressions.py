@@ -71,8 +71,8 @@ _FUNCTIONS = words(
 _OPERATORS = GRAMMAR - words("FIRST LAST OVER FILTER GROUP CURRENT") | words("XOR REGEXP RLIKE GEOMETRY GEOGRAPHY")
 
 
-def check_stored(sql: str, place: str) -> None:
-    """Refuse an expression of a table that does more than compute a value from a row.
+def check_stored(sql: str, place: str) -> str:
+    """Return an expression of a table, or refuse it where it does more than compute a value from a row.
 
     Args:
         place: Where the table has it, such as ``the CHECK constraint positive``.
@@ -86,6 +86,7 @@ def check_stored(sql: str, place: str) -> None:
             "write it with Delta for Spark, or change the expression there.",
             parameters={"expression": sql, "causedBy": reason},
         )
+    return sql
 
 
 def _reason(sql: str) -> str | None:

@@ -21,11 +21,11 @@ from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.spark.row_errors import row_error, row_error_in
 from deltamerge.sql.names import quote_name, shown_name
 from deltamerge.sql.operands import opaque_of
+from deltamerge.sql.stored_expressions import check_stored
 from deltamerge.sql.tokens import tokenize
 from deltamerge.write.char_varchar import fitted
 from deltamerge.write.data_files import as_stored
 from deltamerge.write.generated_columns import generated_value, generation_expression
-from deltamerge.write.stored_expressions import stored_column
 
 _VIOLATED = "constraint"
 CHECK_PREFIX = "delta.constraints."
@@ -147,7 +147,7 @@ def _holds(check: Check, partition_columns: Collection[str]) -> Column:
     elif check.column is not None:
         found = check.column
     else:
-        found = stored_column(check.expression, f"the CHECK constraint {check.name}")
+        found = F.expr(check_stored(check.expression, f"the CHECK constraint {check.name}"))
     return F.coalesce(found, F.lit(False))
 
 

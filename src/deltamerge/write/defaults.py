@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.sql.current_time import fix_current_time
-from deltamerge.write.stored_expressions import stored_column
+from deltamerge.sql.stored_expressions import check_stored
 
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 
@@ -28,7 +28,7 @@ def column_defaults(schema: StructType, microseconds: int) -> Callable[[int], Co
         sql = field.metadata.get(CURRENT_DEFAULT)
         if sql is None:
             return F.lit(None).cast(field.dataType)
-        value = stored_column(fix_current_time(sql, microseconds, ()), f"the default of column {field.name}")
+        value = F.expr(check_stored(fix_current_time(sql, microseconds, ()), f"the default of column {field.name}"))
         return value.cast(field.dataType)
 
     return default
@@ -47,7 +47,7 @@ def check_defaults(spark: SparkSession, schema: StructType) -> None:
 
 
 def _check_default(spark: SparkSession, field: StructField, sql: str) -> None:
-    value = stored_column(sql, f"the default of column {field.name}")
+    value = F.expr(check_stored(sql, f"the default of column {field.name}"))
     try:
         frame = spark.sql("SELECT 1").select(value.alias("value"))
         given = frame.schema.fields[0].dataType

@@ -14,7 +14,6 @@ from deltamerge.sql.conditions import contains_subquery
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.names import quote
 from deltamerge.sql.stored_expressions import check_stored
-from deltamerge.write.stored_expressions import stored_column
 
 GENERATION_EXPRESSION = "delta.generationExpression"
 
@@ -29,7 +28,7 @@ def generated_value(field: StructField) -> Column:
     """Return a generated column's value over the table's other columns by name."""
     sql = generation_expression(field)
     assert sql is not None
-    return stored_column(sql, _place(field)).cast(field.dataType)
+    return F.expr(check_stored(sql, _place(field))).cast(field.dataType)
 
 
 def _place(field: StructField) -> str:

@@ -94,10 +94,10 @@ class WrittenRows:
     definition: TableDefinition
     protocol: Protocol
     files: WrittenFiles
-    removed: FileTable | None = None
-    predicate: str | None = None
-    is_dynamic: bool = False
-    named_partitions: Sequence[str] = ()
+    removed: FileTable | None
+    predicate: str | None
+    is_dynamic: bool
+    named_partitions: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def commit_rows(
     destination: Destination,
     snapshot: Snapshot,
     rows: WrittenRows,
-    named: tuple[SetTransaction, ...] = (),
+    named: tuple[SetTransaction, ...],
     entry: HistoryEntry | None = None,
 ) -> int:
     """Commit rows of an existing table; return its version, the one that was read where there is nothing to commit.
@@ -281,7 +281,7 @@ def _metrics_of_replaced(store: Store, removed: FileTable) -> dict[str, str]:
     return {"numDeletedRows": str(rows), "numCopiedRows": "0", "numAddedChangeFiles": "0"}
 
 
-def write_parameters(mode: str, named_partitions: Sequence[str] = ()) -> dict[str, object]:
+def write_parameters(mode: str, named_partitions: Sequence[str]) -> dict[str, object]:
     """Return what the history shows of a write of rows.
 
     Args:

@@ -76,8 +76,8 @@ def create_table(
     table: Table,
     definition: TableDefinition,
     mode: str,
-    rows: DataFrame | None = None,
-    notes: CommitNotes = NO_NOTES,
+    rows: DataFrame | None,
+    notes: CommitNotes,
 ) -> None:
     """Create a table.
 

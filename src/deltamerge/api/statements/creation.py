@@ -13,7 +13,7 @@ from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.scan.timestamps import expression_ms
+from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote

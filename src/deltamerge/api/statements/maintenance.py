@@ -11,7 +11,7 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.optimize import optimize, purge
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.vacuum import garbage_paths, vacuum
-from deltamerge.scan.timestamps import expression_ms
+from deltamerge.scan.time_travel import expression_ms
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.names import quote_name
 from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganize, Restore, Vacuum

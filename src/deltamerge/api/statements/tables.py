@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
-from deltamerge.scan.timestamps import expression_ms
+from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark.catalog import delta_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
