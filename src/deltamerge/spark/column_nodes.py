@@ -17,8 +17,8 @@ class ColumnNodes:
     """
 
     def __init__(self, spark: SparkSession, change: Callable[[Any], Any]) -> None:
-        self._gateway: Any = spark.sparkContext._gateway
-        self._jvm: Any = spark.sparkContext._jvm
+        context: Any = spark.sparkContext
+        self._gateway, self._jvm = context._gateway, context._jvm
         self._change = change
         classes = self._jvm.java.lang.Class
         self._node = classes.forName("org.apache.spark.sql.internal.ColumnNode")
