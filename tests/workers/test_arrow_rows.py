@@ -18,7 +18,7 @@ from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, pa
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, read_pairs, write_numbers, write_pairs
 from deltamerge.workers.row_tracking import HiddenColumns, Origin
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 HIDDEN = HiddenColumns("_id", "_version")
@@ -29,19 +29,19 @@ def pairs(folder: Path, rows: Sequence[int], sources: Sequence[int], clauses: Se
     return write_pairs(LOCAL_FILES, str(folder), found)
 
 
-def kept(folder: Path) -> KeptRows:
+def staged_rows(folder: Path) -> StagedRows:
     """Return source rows 0 to 3, in two files."""
     found = []
     for number, ids in enumerate(([1, 2], [7, 8])):
         path = str(folder / f"{number}{STAGED_SUFFIX}")
         LOCAL_FILES.write_arrow(path, [pa.table({"sid": ids, "sv": [f"s{i}" for i in ids]})])
-        found.append(KeptFile(path, 0, 0))
-    return KeptRows(tuple(found))
+        found.append(StagedFile(path, 0, 0))
+    return StagedRows(tuple(found))
 
 
 def made_of(folder: Path, **others: Any) -> NewRows:
     return NewRows(
-        staged=kept(folder),
+        staged=staged_rows(folder),
         updates={0: {"v": "sv"}},
         inserts={0: {"id": "sid", "v": "sv"}},
         clause=None,
@@ -100,7 +100,8 @@ def test_a_file_whose_rows_all_go_is_not_written(tmp_path: Path) -> None:
 
 
 def test_new_rows_by_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltamerge.workers.arrow_rows._PIECE_BYTES", 1)
+    for module in ("arrow_rows", "staged_rows"):
+        monkeypatch.setattr(f"deltamerge.workers.{module}.PIECE_BYTES", 1)
     order = write_numbers(LOCAL_FILES, str(tmp_path), [np.array([0, 3]), np.array([2])])
     new = made_of(tmp_path, order=order)
     targets = [str(tmp_path / f"{name}.parquet") for name in "ab"]

@@ -36,7 +36,7 @@ def test_rows_get_the_tables_columns_and_the_kind_of_change(tmp_path: Path) -> N
 
 
 def test_large_changes_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltamerge.workers.change_files._PIECE_BYTES", 1)
+    monkeypatch.setattr("deltamerge.workers.change_files.PIECE_BYTES", 1)
     path = tmp_path / "c.parquet"
     with writer(path) as changes:
         for number in range(3):
@@ -54,7 +54,7 @@ def test_no_changes_are_no_file(tmp_path: Path, wanted: bool) -> None:
 
 
 def test_failures_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltamerge.workers.change_files._PIECE_BYTES", 1)
+    monkeypatch.setattr("deltamerge.workers.change_files.PIECE_BYTES", 1)
     with pytest.raises(ValueError, match="full"), writer(tmp_path / "c.parquet") as changes:
         changes.add(pa.table({"id": [1], "v": ["a"]}), INSERT)
         raise ValueError("full")

@@ -17,27 +17,15 @@ import pytest
 
 from deltamerge.workers.conditions import ClauseChoice, Column, Condition, Constant, Operation
 from deltamerge.workers.file_columns import Asked
+from deltamerge.workers.file_pairs import pairing
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.key_index import KeyIndex, write_index
-from deltamerge.workers.key_lookup import (
-    NO_FILTERS,
-    ClauseColumn,
-    ComparedKey,
-    KeyLookup,
-    OneClause,
-    OnFilters,
-    PairChoice,
-    SourceChoice,
-    TargetChoice,
-    comparable_keys,
-    pairing,
-)
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, blocks_of_rows
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, by_source_number, read_pairs
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
+from deltamerge.workers.source_keys import ComparedKey, KeyLookup, RowChoice, comparable_keys
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 ID_AND_NAME = (ComparedKey("k0", "id", pa.int64()), ComparedKey("k1", "name", pa.string()))
-FIRST = OneClause(0)
 KEYS = pa.schema([("k0", pa.int64()), ("k1", pa.string()), ("clause", pa.int32())])
 
 
@@ -60,11 +48,11 @@ class Found:
     unfit: dict[str, str] = field(default_factory=dict)
 
 
-def stage(folder: Path, table: pa.Table) -> KeptRows:
+def stage(folder: Path, table: pa.Table) -> StagedRows:
     path = folder / f"source{STAGED_SUFFIX}"
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
-    return KeptRows((KeptFile(str(path), 0, 0),))
+    return StagedRows((StagedFile(str(path), 0, 0),))
 
 
 def keys_of(rows: Sequence[tuple[int | None, str | None]], clauses: Sequence[int | None] | None = None) -> pa.Table:
@@ -79,14 +67,15 @@ def look_up(
     paths: Sequence[Path],
     values: Mapping[str, str | None] | None = None,
     *,
-    clause: str | OneClause | PairChoice = FIRST,
-    by_source: TargetChoice | None = None,
+    clause: int | str | RowChoice = 0,
+    by_source: RowChoice | None = None,
     unmatchable: Sequence[str] = (),
     deleted: Mapping[str, Blocks] | None = None,
     rest: Asked | None = None,
     unique: bool = False,
     keys: Sequence[ComparedKey] = ID_AND_NAME,
-    on: OnFilters = NO_FILTERS,
+    on_target: RowChoice | None = None,
+    on_source: RowChoice | None = None,
 ) -> Found:
     folder = paths[0].parent
     files = {
@@ -96,20 +85,21 @@ def look_up(
         "joined": [path.name not in unmatchable for path in paths],
         **block_columns((deleted or {}).get(path.name, NO_BLOCKS) for path in paths),
     }
-    kept = stage(folder, source)
-    of_pairs = ClauseColumn(clause) if isinstance(clause, str) else clause
-    lookup = KeyLookup(kept, tuple(keys), of_pairs, by_source, rest or {}, unique, 1_000, on)
+    staged = stage(folder, source)
+    lookup = KeyLookup(staged, tuple(keys), clause, by_source, rest or {}, unique, 1_000, on_target, on_source)
     found, by_index = (
         _found(pairing(LOCAL_FILES, replace(lookup, index=index), str(folder))(pa.table(files).to_batches()))
-        for index in (None, _index(folder, kept, keys, on))
+        for index in (None, _index(folder, staged, keys, on_source))
     )
     assert by_index == found
     return found
 
 
-def _index(folder: Path, kept: KeptRows, keys: Sequence[ComparedKey], on: OnFilters) -> KeyIndex | None:
+def _index(
+    folder: Path, staged: StagedRows, keys: Sequence[ComparedKey], on_source: RowChoice | None
+) -> KeyIndex | None:
     try:
-        return write_index(LOCAL_FILES, f"{folder}/keys", comparable_keys(LOCAL_FILES, kept, keys, on.source))
+        return write_index(LOCAL_FILES, f"{folder}/keys", comparable_keys(LOCAL_FILES, staged, keys, on_source))
     except (ValueError, OSError):
         return None
 
@@ -253,7 +243,7 @@ def test_the_source_decides_which_clause_takes_a_pair(tmp_path: Path) -> None:
 
 
 def test_without_clauses_that_change_rows_pairs_are_found_all_the_same(tmp_path: Path) -> None:
-    found = look_up(keys_of([(1, "n1"), (2, "n2")]), [write(tmp_path / "a", 20)], clause=OneClause(NO_CLAUSE))
+    found = look_up(keys_of([(1, "n1"), (2, "n2")]), [write(tmp_path / "a", 20)], clause=NO_CLAUSE)
     assert found.pairs["a"] == [(1, 0), (2, 1)]
     assert (found.counts["a"], found.rows_by_clause["a"]) == ((2, 0, 0), {})
 
@@ -264,10 +254,10 @@ def test_both_rows_decide_which_clause_takes_a_pair(tmp_path: Path, row_group_si
     source = keys_of([(1, "n1"), (2, "n2"), (9, "n9"), (19, "n19")])
     source = source.append_column("limit", pa.array([1, 1, 100, None], pa.int64()))
     newer = Operation("<=", (Column(0, "whole"), Column(5, "whole")))
-    choice = PairChoice(
+    choice = RowChoice(
+        ClauseChoice(((0, compare("=", 0, 2)), (1, newer)), frozenset({0, 1})),
         {"0": ("other", pa.int64())},
         {"5": "limit"},
-        ClauseChoice(((0, compare("=", 0, 2)), (1, newer)), frozenset({0, 1})),
     )
     found = look_up(source, [path], clause=choice)
     assert found.pairs["a"] == [(1, 0), (2, 1), (9, 2), (19, 3)]
@@ -276,7 +266,7 @@ def test_both_rows_decide_which_clause_takes_a_pair(tmp_path: Path, row_group_si
 
 
 def test_column_of_a_condition_that_has_another_type_is_reported(tmp_path: Path) -> None:
-    choice = PairChoice({"0": ("name", pa.int64())}, {}, ClauseChoice(((0, compare("=", 0, 2)),), frozenset({0})))
+    choice = RowChoice(ClauseChoice(((0, compare("=", 0, 2)),), frozenset({0})), {"0": ("name", pa.int64())})
     found = look_up(keys_of([(1, "n1")]), [write(tmp_path / "a", 20)], clause=choice)
     assert list(found.unfit) == ["a"]
 
@@ -287,9 +277,7 @@ def test_by_source_clauses_take_rows_without_a_match(tmp_path: Path, row_group_s
     choice = ClauseChoice(
         ((0, compare("=", 2, 0)), (1, compare("<", 2, 3)), (2, compare(">=", 2, 6))), frozenset({1, 2})
     )
-    found = look_up(
-        keys_of([(2, "n2"), (3, "n3")]), [path], by_source=TargetChoice({"2": ("other", pa.int64())}, choice)
-    )
+    found = look_up(keys_of([(2, "n2"), (3, "n3")]), [path], by_source=RowChoice(choice, {"2": ("other", pa.int64())}))
     assert found.pairs["a"] == [(1, NO_SOURCE), (2, 0), (3, 1), (6, NO_SOURCE), (7, NO_SOURCE)]
     second, third = by_source_number(1), by_source_number(2)
     assert found.clauses["a"] == [second, 0, 0, third, third]
@@ -300,8 +288,8 @@ def test_by_source_clauses_take_rows_without_a_match(tmp_path: Path, row_group_s
 def test_both_rows_decide_beside_by_source_clauses(tmp_path: Path) -> None:
     path = write(tmp_path / "a", 4)
     target = {"0": ("other", pa.int64())}
-    pairs = PairChoice(target, {}, ClauseChoice(((0, compare("=", 0, 1)),), frozenset({0})))
-    rest = TargetChoice(target, ClauseChoice(((0, None),), frozenset({0})))
+    pairs = RowChoice(ClauseChoice(((0, compare("=", 0, 1)),), frozenset({0})), target)
+    rest = RowChoice(ClauseChoice(((0, None),), frozenset({0})), target)
     found = look_up(keys_of([(1, "n1"), (2, "n2")]), [path], clause=pairs, by_source=rest)
     assert found.pairs["a"] == [(0, NO_SOURCE), (1, 0), (2, 1), (3, NO_SOURCE)]
     assert found.clauses["a"] == [by_source_number(0), 0, NO_CLAUSE, by_source_number(0)]
@@ -311,10 +299,10 @@ def test_keys_of_unmatchable_files_are_not_looked_up(tmp_path: Path) -> None:
     files = [write(tmp_path / "a", 4), write(tmp_path / "b", 4)]
     keys = keys_of([(1, "n1")])
     assert look_up(keys, files, unmatchable="a").pairs == {"b": [(1, 0)]}
-    rest = TargetChoice({"0": ("other", pa.int64())}, ClauseChoice(((0, compare(">", 0, 1)),), frozenset({0})))
+    rest = RowChoice(ClauseChoice(((0, compare(">", 0, 1)),), frozenset({0})), {"0": ("other", pa.int64())})
     found = look_up(keys, files, unmatchable="a", by_source=rest)
     assert found.pairs == {"a": [(2, -1), (3, -1)], "b": [(1, 0), (2, -1), (3, -1)]}
-    none = TargetChoice({"0": ("other", pa.int64())}, ClauseChoice(((0, compare(">", 0, 9)),), frozenset({0})))
+    none = RowChoice(ClauseChoice(((0, compare(">", 0, 9)),), frozenset({0})), {"0": ("other", pa.int64())})
     assert look_up(keys, files, unmatchable="ab", by_source=none) == Found()
 
 
@@ -322,7 +310,7 @@ def test_keys_of_unmatchable_files_are_not_looked_up(tmp_path: Path) -> None:
 def test_rows_of_deletion_vectors_are_not_there(tmp_path: Path, unmatchable: str) -> None:
     path = write(tmp_path / "a", 5_000)
     deleted = {"a": blocks_of_rows(np.array([*range(1, 4_998)], np.uint64))}
-    rest = TargetChoice({"0": ("other", pa.int64())}, ClauseChoice(((0, None),), frozenset({0})))
+    rest = RowChoice(ClauseChoice(((0, None),), frozenset({0})), {"0": ("other", pa.int64())})
     keys = keys_of([(3, "n3"), (4_999, "n4999")])
     found = look_up(keys, [path], by_source=rest, deleted=deleted, unmatchable=unmatchable)
     matched = NO_SOURCE if unmatchable else 1
@@ -339,7 +327,7 @@ def test_deletion_vector_of_another_file_is_reported(tmp_path: Path) -> None:
 def test_partition_values_in_conditions(tmp_path: Path) -> None:
     path = write(tmp_path / "a", 4)
     part = {"0": ("part", pa.int64())}
-    rest = TargetChoice(part, ClauseChoice(((0, compare("=", 0, 7)),), frozenset({0})))
+    rest = RowChoice(ClauseChoice(((0, compare("=", 0, 7)),), frozenset({0})), part)
     for value, rows in (("7", [0, 2, 3]), ("8", []), (None, [])):
         found = look_up(keys_of([(1, "n1")]), [path], {"part": value}, by_source=rest)
         assert [row for row, source in found.pairs["a"] if source == NO_SOURCE] == rows
@@ -407,15 +395,13 @@ def test_what_on_requires_of_one_side(tmp_path: Path) -> None:
     def choice(op: str, column: int, value: int) -> ClauseChoice:
         return ClauseChoice(((0, compare(op, column, value)),), frozenset({0}))
 
-    of_target = TargetChoice({"7": ("v", pa.int64())}, choice("<", 7, 50))
-    of_source = SourceChoice({"0": "w"}, choice("=", 0, 1))
-    assert look_up(source, [path], keys=keys, on=OnFilters(of_target)).pairs == {"a": [(0, 0), (1, 1), (3, 3)]}
-    assert look_up(source, [path], keys=keys, on=OnFilters(None, of_source)).pairs == {
-        "a": [(0, 0), (2, 2), (3, 3), (4, 4)]
-    }
+    of_target = RowChoice(choice("<", 7, 50), {"7": ("v", pa.int64())})
+    of_source = RowChoice(choice("=", 0, 1), source={"0": "w"})
+    assert look_up(source, [path], keys=keys, on_target=of_target).pairs == {"a": [(0, 0), (1, 1), (3, 3)]}
+    assert look_up(source, [path], keys=keys, on_source=of_source).pairs == {"a": [(0, 0), (2, 2), (3, 3), (4, 4)]}
     # A row that ON does not admit matches nothing, so that a BY SOURCE clause takes it.
-    by_source = TargetChoice({"7": ("v", pa.int64())}, ClauseChoice(((0, None),), frozenset({0})))
-    found = look_up(source, [path], keys=keys, on=OnFilters(of_target, of_source), by_source=by_source)
+    by_source = RowChoice(ClauseChoice(((0, None),), frozenset({0})), {"7": ("v", pa.int64())})
+    found = look_up(source, [path], keys=keys, on_target=of_target, on_source=of_source, by_source=by_source)
     gone = by_source_number(0)
     assert found.pairs == {"a": [(0, 0), (1, NO_SOURCE), (2, NO_SOURCE), (3, 3), (4, NO_SOURCE)]}
     assert found.clauses == {"a": [0, gone, gone, 0, gone]}

@@ -17,20 +17,20 @@ from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.matched_rows import Place, pairing_rows, reading_staged
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, RowPairs, by_source_number, write_pairs
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 TARGET: Asked = {"t0": ("id", pa.int64()), "t1": ("name", pa.string())}
 REST: dict[str, Place] = {"file": "file", "row": "row", "number": "source"}
 
 
-def stage(folder: Path, *tables: pa.Table) -> KeptRows:
+def stage(folder: Path, *tables: pa.Table) -> StagedRows:
     files = []
     for number, table in enumerate(tables):
         path = folder / f"{number}{STAGED_SUFFIX}"
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table)
-        files.append(KeptFile(str(path), 0, 0))
-    return KeptRows(tuple(files))
+        files.append(StagedFile(str(path), 0, 0))
+    return StagedRows(tuple(files))
 
 
 def source_rows(*values: str) -> pa.Table:
@@ -49,7 +49,7 @@ def pairs(folder: Path, rows: Sequence[tuple[int, int, int]]) -> str:
 
 
 def side_by_side(
-    kept: KeptRows,
+    staged: StagedRows,
     files: Sequence[tuple[Path, str]],
     values: Mapping[str, str | None] | None = None,
     *,
@@ -66,7 +66,7 @@ def side_by_side(
         }
     )
     found = []
-    for answer in pairing_rows(LOCAL_FILES, kept, source, target, REST, among="changing" if changing else "all")(
+    for answer in pairing_rows(LOCAL_FILES, staged, source, target, REST, among="changing" if changing else "all")(
         [batch]
     ):
         assert answer.schema.names == [*source, *target, *REST]
@@ -76,15 +76,15 @@ def side_by_side(
 
 @pytest.mark.parametrize("row_group_size", [1 << 20, 2])
 def test_pairs_of_rows(tmp_path: Path, row_group_size: int) -> None:
-    kept = stage(tmp_path, source_rows("a", "b"), source_rows("c"))
+    staged = stage(tmp_path, source_rows("a", "b"), source_rows("c"))
     path = write(tmp_path / "f", 7, row_group_size=row_group_size)
     of_file = pairs(tmp_path, [(1, 2, 0), (1, 0, 1), (6, 1, NO_CLAUSE)])
-    assert side_by_side(kept, [(path, of_file)]) == [
+    assert side_by_side(staged, [(path, of_file)]) == [
         ("c", 0, 101, "n1", "f", 1, 2),
         ("a", 0, 101, "n1", "f", 1, 0),
         ("b", 1, 106, "n6", "f", 6, 1),
     ]
-    assert side_by_side(kept, [(path, of_file)], changing=True) == [
+    assert side_by_side(staged, [(path, of_file)], changing=True) == [
         ("c", 0, 101, "n1", "f", 1, 2),
         ("a", 0, 101, "n1", "f", 1, 0),
     ]
@@ -92,20 +92,20 @@ def test_pairs_of_rows(tmp_path: Path, row_group_size: int) -> None:
 
 @pytest.mark.parametrize("row_group_size", [1 << 20, 2])
 def test_rows_that_nothing_matches(tmp_path: Path, row_group_size: int) -> None:
-    kept = stage(tmp_path, source_rows("a"))
+    staged = stage(tmp_path, source_rows("a"))
     path = write(tmp_path / "f", 5, row_group_size=row_group_size)
     first = by_source_number(0)
     of_file = pairs(tmp_path, [(0, NO_SOURCE, first), (2, 0, 0), (3, NO_SOURCE, first)])
-    assert side_by_side(kept, [(path, of_file)]) == [
+    assert side_by_side(staged, [(path, of_file)]) == [
         (None, None, 100, "n0", "f", 0, None),
         ("a", 0, 102, "n2", "f", 2, 0),
         (None, None, 103, "n3", "f", 3, None),
     ]
 
 
-def test_a_source_of_which_no_row_is_kept(tmp_path: Path) -> None:
+def test_a_source_of_which_no_row_is_staged(tmp_path: Path) -> None:
     path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(1, NO_SOURCE, by_source_number(0))])
-    assert side_by_side(KeptRows(()), [(path, of_file)], source=()) == [(101, "n1", "f", 1, None)]
+    assert side_by_side(StagedRows(()), [(path, of_file)], source=()) == [(101, "n1", "f", 1, None)]
 
 
 def test_only_row_groups_with_pairs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,10 +127,10 @@ def test_only_row_groups_with_pairs_are_read(tmp_path: Path, monkeypatch: pytest
 def test_partition_values_and_columns_that_a_file_lacks(tmp_path: Path) -> None:
     target: Asked = {**TARGET, "t2": ("part", pa.int32()), "t3": ("missing", pa.string())}
     path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(1, 0, 0)])
-    kept = stage(tmp_path, source_rows("a"))
-    found = side_by_side(kept, [(path, of_file)], {"part": "7"}, target=target)
+    staged = stage(tmp_path, source_rows("a"))
+    found = side_by_side(staged, [(path, of_file)], {"part": "7"}, target=target)
     assert found == [("a", 0, 101, "n1", 7, None, "f", 1, 0)]
-    found = side_by_side(kept, [(path, of_file)], {"part": None}, target=target)
+    found = side_by_side(staged, [(path, of_file)], {"part": None}, target=target)
     assert found == [("a", 0, 101, "n1", None, None, "f", 1, 0)]
 
 
@@ -148,14 +148,14 @@ def test_file_with_another_type(tmp_path: Path) -> None:
 
 
 def test_several_files(tmp_path: Path) -> None:
-    kept = stage(tmp_path, source_rows("a", "b"))
+    staged = stage(tmp_path, source_rows("a", "b"))
     files = [
         (write(tmp_path / "f", 3), pairs(tmp_path, [(0, 1, 0)])),
         (write(tmp_path / "g", 3), pairs(tmp_path, [])),
         (write(tmp_path / "h", 3), pairs(tmp_path, [(2, 0, NO_CLAUSE)])),
     ]
-    assert [row[-3:] for row in side_by_side(kept, files)] == [("f", 0, 1), ("h", 2, 0)]
-    assert [row[-3:] for row in side_by_side(kept, files, changing=True)] == [("f", 0, 1)]
+    assert [row[-3:] for row in side_by_side(staged, files)] == [("f", 0, 1), ("h", 2, 0)]
+    assert [row[-3:] for row in side_by_side(staged, files, changing=True)] == [("f", 0, 1)]
 
 
 def test_batches_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,17 +175,17 @@ def ranges(*of: tuple[int, int]) -> pa.RecordBatch:
 
 
 def test_ranges_of_the_source(tmp_path: Path) -> None:
-    kept = stage(tmp_path, source_rows("a", "b", "c"), source_rows("d", "e"))
-    answers = [*reading_staged(LOCAL_FILES, kept, ("s0",), "number")([ranges((0, 2), (2, 5)), ranges((4, 5))])]
+    staged = stage(tmp_path, source_rows("a", "b", "c"), source_rows("d", "e"))
+    answers = [*reading_staged(LOCAL_FILES, staged, ("s0",), "number")([ranges((0, 2), (2, 5)), ranges((4, 5))])]
     found = [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
     assert found == [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4), ("e", 4)]
     assert {answer.schema for answer in answers} == {pa.schema([("s0", pa.string()), ("number", pa.int64())])}
 
 
 def test_empty_range_of_the_source(tmp_path: Path) -> None:
-    kept = stage(tmp_path, source_rows("a"))
+    staged = stage(tmp_path, source_rows("a"))
     assert (
-        sum(answer.num_rows for answer in reading_staged(LOCAL_FILES, kept, ("s0",), "number")([ranges((1, 1))])) == 0
+        sum(answer.num_rows for answer in reading_staged(LOCAL_FILES, staged, ("s0",), "number")([ranges((1, 1))])) == 0
     )
 
 
@@ -193,8 +193,8 @@ def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None
     path = tmp_path / "source.parquet"
     pq.write_table(pa.table({"own": ["a", "b", "c"]}), path)
     (computed,) = stage(tmp_path, pa.table({"at": [2, 0, 1], "twice": ["cc", "aa", "bb"]})).files
-    kept = KeptRows((KeptFile.of(LOCAL_FILES, str(path)),), {"s0": "own"}, (computed,), "at")
-    (answer,) = reading_staged(LOCAL_FILES, kept, ("twice", "s0"), "number")([ranges((1, 3))])
+    staged = StagedRows((StagedFile.of(LOCAL_FILES, str(path)),), {"s0": "own"}, (computed,), "at")
+    (answer,) = reading_staged(LOCAL_FILES, staged, ("twice", "s0"), "number")([ranges((1, 3))])
     assert answer.to_pylist() == [
         {"twice": "bb", "s0": "b", "number": 1},
         {"twice": "cc", "s0": "c", "number": 2},
@@ -204,19 +204,19 @@ def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None
 def test_source_file_that_was_changed(tmp_path: Path) -> None:
     path = tmp_path / "source.parquet"
     pq.write_table(pa.table({"own": ["a"]}), path)
-    kept = KeptRows((KeptFile.of(LOCAL_FILES, str(path)),))
+    staged = StagedRows((StagedFile.of(LOCAL_FILES, str(path)),))
     pq.write_table(pa.table({"own": ["a", "b"]}), path)
     with pytest.raises(ValueError, match="was changed meanwhile"):
-        list(reading_staged(LOCAL_FILES, kept, ("own",), "number")([ranges((0, 1))]))
+        list(reading_staged(LOCAL_FILES, staged, ("own",), "number")([ranges((0, 1))]))
 
 
 def test_strings_that_one_array_would_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = stage(tmp_path, source_rows("long" * 10, "b"))
+    staged = stage(tmp_path, source_rows("long" * 10, "b"))
     path = write(tmp_path / "f", 9)
     of_file = pairs(tmp_path, [(row, row % 2, 0) for row in range(9)])
-    expected = side_by_side(kept, [(path, of_file)])
+    expected = side_by_side(staged, [(path, of_file)])
     monkeypatch.setattr(matched_rows, "_MOST_STRING_BYTES", 100)
-    assert side_by_side(kept, [(path, of_file)]) == expected
+    assert side_by_side(staged, [(path, of_file)]) == expected
     assert len(expected) == 9
 
 
@@ -227,11 +227,11 @@ def test_nested_columns_of_both_sides(tmp_path: Path, most: int, monkeypatch: py
     kind = pa.struct([("x", pa.int64()), ("l", pa.list_(pa.string()))])
     values = [{"x": 1, "l": ["a", None]}, None, {"x": None, "l": None}]
     parts = [pa.table({"s0": pa.array(some, kind)}) for some in (values[:2], values[2:])]
-    kept = stage(tmp_path, *parts)
+    staged = stage(tmp_path, *parts)
     target = tmp_path / "f"
     pq.write_table(pa.table({"s": pa.array(values * 2, kind)}), target)
     rows = [(0, 2, 0), (1, NO_SOURCE, 1), (2, 0, 0), (4, 1, 0), (5, 0, 0)]
-    found = side_by_side(kept, [(target, pairs(tmp_path, rows))], source=["s0"], target={"t0": ("s", kind)})
+    found = side_by_side(staged, [(target, pairs(tmp_path, rows))], source=["s0"], target={"t0": ("s", kind)})
     assert [row[:2] for row in found] == [
         (values[2], values[0]),
         (None, values[1]),

@@ -17,7 +17,7 @@ from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import RowPairs, write_pairs
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 from deltamerge.workers.table_columns import FIELD_ID, Part, Shape
 
 LEAVES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -96,15 +96,15 @@ def renamed(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def staged(folder: Path, ids: list[int], given_values: list[Any], kind: pa.DataType, pieces: int) -> KeptRows:
+def staged(folder: Path, ids: list[int], given_values: list[Any], kind: pa.DataType, pieces: int) -> StagedRows:
     table = pa.table({"i": pa.array(ids, pa.int64()), "v": pa.array(given_values, kind)})
     files = []
     for number, rows in enumerate(np.array_split(np.arange(len(ids)), pieces)):
         path = folder / f"{number}{STAGED_SUFFIX}"
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table.take(pa.array(rows)))
-        files.append(KeptFile(str(path), 0, 0))
-    return KeptRows(tuple(files))
+        files.append(StagedFile(str(path), 0, 0))
+    return StagedRows(tuple(files))
 
 
 @settings(max_examples=30, deadline=None)

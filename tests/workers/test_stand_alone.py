@@ -14,36 +14,25 @@ from deltamerge.sql.condition_reader import read_condition
 from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.data_source import DeltaSource, StreamWriter, TableReader, TableWriter
+from deltamerge.workers.file_pairs import pairing
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.key_lookup import (
-    ClauseColumn,
-    ComparedKey,
-    KeyLookup,
-    OneClause,
-    PairChoice,
-    TargetChoice,
-    pairing,
-)
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.new_rows import NewRows
 from deltamerge.workers.parquet_patch import AS_IT_WAS
-from deltamerge.workers.staged_rows import KeptFile, KeptRows, StagedRows, staging
+from deltamerge.workers.source_keys import ComparedKey, KeyLookup, RowChoice
+from deltamerge.workers.staged_rows import StagedFile, StagedRows, Staging, staging
 from deltamerge.workers.table_columns import Part, Shape
 from deltamerge.workers.table_files import RowsToWrite
 from deltamerge.workers.table_rows import RowsOfTable
 
 
-def of_pairs() -> PairChoice:
-    return PairChoice({}, {}, by_source().choice)
-
-
-def by_source() -> TargetChoice:
+def by_source() -> RowChoice:
     sql = "n % 3 = 1 AND name IN ('a', 'b') AND (day BETWEEN DATE'2024-01-01' AND DATE'2024-01-09' OR b)"
     types = {"n": LongType(), "name": StringType(), "day": DateType(), "b": BooleanType()}
     fields = [StructField(name, data_type) for name, data_type in types.items()]
     condition = arrow_condition(read_condition(sql), lambda name: list(types).index(name.parts[0]), fields)
     assert condition is not None
-    return TargetChoice({}, ClauseChoice(((0, condition),), frozenset({0})))
+    return RowChoice(ClauseChoice(((0, condition),), frozenset({0})))
 
 
 def of_table() -> RowsOfTable:
@@ -55,23 +44,23 @@ def to_table() -> RowsToWrite:
     return RowsToWrite(LOCAL_FILES, "t", "/x", schema, (COLUMN,), (), (), {}, {}, (), None, {}, {}, schema)
 
 
-def lookup(clause: OneClause | ClauseColumn | PairChoice, unmatched: TargetChoice | None = None) -> KeyLookup:
+def lookup(clause: int | str | RowChoice, unmatched: RowChoice | None = None) -> KeyLookup:
     return KeyLookup(KEPT, (KEY,), clause, unmatched, {}, unique=True, most_pairs=10)
 
 
 COLUMN = Part("a", Shape(pa.int64()))
 KEY = ComparedKey("a", "b", pa.int64())
-KEPT = KeptRows((KeptFile("a", 1, 2),))
+KEPT = StagedRows((StagedFile("a", 1, 2),))
 FUNCTIONS = {
     "writing": writing(LOCAL_FILES, NewRows(KEPT, {0: {"a": "b"}}, {}, None, AS_IT_WAS, frozenset(), {}, (), {})),
-    "pairing": pairing(LOCAL_FILES, lookup(ClauseColumn("c")), "/x"),
-    "pairing, by source": pairing(LOCAL_FILES, lookup(OneClause(0), by_source()), "/x"),
-    "pairing, of pairs": pairing(LOCAL_FILES, lookup(of_pairs()), "/x"),
+    "pairing": pairing(LOCAL_FILES, lookup("c"), "/x"),
+    "pairing, by source": pairing(LOCAL_FILES, lookup(0, by_source()), "/x"),
+    "pairing, of pairs": pairing(LOCAL_FILES, lookup(by_source()), "/x"),
     "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, {"f": "file"}, among="changing"),
     "reading_staged": reading_staged(LOCAL_FILES, KEPT, ("a",), "n"),
     "reading a table": of_table().read,
     "writing a table": to_table().write,
-    "staging": staging(LOCAL_FILES, StagedRows("/x", ("k",), 1, 1)),
+    "staging": staging(LOCAL_FILES, Staging("/x", ("k",), 1, 1)),
 }
 WITHOUT_PACKAGE = """
 import sys

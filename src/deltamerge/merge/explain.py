@@ -21,7 +21,7 @@ from deltamerge.merge.output.frames import Rows, TargetSide, source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.advice import conflicts, feature_costs, rows_to_read, warnings
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.target_files import TargetFiles, target_files
+from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.preparation import prepare
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source
@@ -29,7 +29,6 @@ from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, for_reading, merge_conf, session_settings
-from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.identity_columns import number_rows
 
 
@@ -105,8 +104,7 @@ def _forecast(execution: Execution) -> tuple[MergeForecast, Execution]:
 def _matched(execution: Execution, source: Source, summary: SourceSummary) -> MergeForecast:
     merge, steps = execution.merge, execution.steps
     with steps.step("plan", "choosing the files to read"):
-        zone = execution.conf.session_time_zone
-        target = target_files(execution.snapshot, execution.references, summary.predicate, zone)
+        target = execution.target_files(summary.predicate)
     if generated_identities(merge):
         execution = replace(execution, row_numbers=number_rows(source.frame, merge.names.source_row_index))
     rows = source_rows(source.frame, merge)
@@ -118,7 +116,7 @@ def _matched(execution: Execution, source: Source, summary: SourceSummary) -> Me
                 side = first_side(execution, target, summary)
                 touched = find_touched_files(merge, rows, side, by_name)
         if touched.rewrite:
-            refuse_append_only(execution.snapshot, execution.table.name, "the merge updates or deletes rows")
+            execution.refuse_append_only()
         with (
             steps.step("write_all_changes", "computing changed rows without writing them", touched.rewrite),
             assigning_values(merge),

@@ -81,7 +81,6 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         table=command.table,
         context=context,
         plan=make_plan(context),
-        merge=merge,
         metadata=metadata,
         steps=steps,
         folder=data_folder(snapshot.metadata.configuration),

@@ -21,7 +21,7 @@ from deltamerge.storage.task_files import store_kind
 from deltamerge.workers.files import Files
 from deltamerge.workers.staged_rows import (
     SPARK_VERSION,
-    KeptFile,
+    StagedFile,
     in_order,
     is_of_other_calendar,
 )
@@ -54,7 +54,7 @@ class PlainParquet:
         ranges: Each key's least and greatest value, both None where all are NULL.
     """
 
-    files: tuple[KeptFile, ...]
+    files: tuple[StagedFile, ...]
     uris: tuple[str, ...]
     is_whole: bool
     rows: tuple[int, ...]
@@ -153,7 +153,7 @@ def _looked_at(
 ) -> PlainParquet | str:
     """Read a file's footer; a string is a reason against the file."""
     try:
-        kept = KeptFile.of(opened_by, path)
+        kept = StagedFile.of(opened_by, path)
         with opened_by.parquet(path) as opened:
             metadata = opened.metadata
         found = metadata.schema.to_arrow_schema()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE, ChangeWriter
 from deltamerge.workers.file_columns import read_columns
@@ -27,7 +26,9 @@ from deltamerge.workers.parquet_patch import (
 from deltamerge.workers.row_pairs import MOVED, RowPairs, distinct, read_numbers, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.staged_rows import (
+    PIECE_BYTES,
     TakenRows,
+    in_pieces,
     is_of_other_calendar,
     open_staged,
     taken,
@@ -35,7 +36,6 @@ from deltamerge.workers.staged_rows import (
 from deltamerge.workers.table_columns import plain_type
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
-_PIECE_BYTES = 64 << 20
 # Into a store that takes long to answer; each file in work is in memory.
 _FILES_AT_ONCE = 4
 _TYPES = {"BIGINT": pa.int64(), "STRING": pa.string(), "BINARY": pa.binary()}
@@ -71,121 +71,89 @@ def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], 
             for work in given
         ]
         targets = [work["target"] for work in works]
-        for work, done in zip(
-            works, files.ahead(partial(_tried, source, new), works, targets, _FILES_AT_ONCE), strict=True
-        ):
-            values = (done.rows, done.detail, work["target"], done.size, done.footer, *done.changes, done.unfit)
-            arrays = [pa.array([value], _TYPES[kind]) for value, kind in zip(values, _DONE.values(), strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, list(_DONE))
+        yield from files.ahead(partial(_done, source), works, targets, _FILES_AT_ONCE)
 
     return write
 
 
-@dataclass(frozen=True)
-class _Done:
-    rows: int
-    detail: str = "{}"
-    size: int = 0
-    footer: bytes = b""
-    changes: tuple[str, int, int] = ("", 0, 0)
-    unfit: str | None = None
-
-    @classmethod
-    def by(cls, writer: TableWriter, changes: ChangeWriter, detail: str = "{}") -> _Done:
-        return cls(writer.rows, detail, writer.size, writer.footer, changes.done)
-
-
-def _tried(source: _Source, new: NewRows, work: Mapping[str, Any]) -> _Done:
+def _done(source: _Source, work: Mapping[str, Any]) -> pa.RecordBatch:
+    new = source.new
+    counts = dict.fromkeys(map(str, new.inserts), 0)
     try:
-        return _done(work, source, new)
+        with ChangeWriter(source.files, work["changes"], new.schema, new.options, new.metadata) as changes:
+            written = _patched(work, source, changes) if "source" in work else _new_file(work, source, counts, changes)
     except (ValueError, OSError, pa.ArrowException) as error:
-        return _Done(0, unfit=str(error))
+        return _answer(0, "{}", work["target"], 0, b"", "", 0, 0, str(error))
+    done = written.rows, json.dumps(counts), work["target"], written.size, written.footer
+    return _answer(*done, *changes.done, None)
+
+
+def _answer(*values: object) -> pa.RecordBatch:
+    arrays = [pa.array([value], _TYPES[kind]) for value, kind in zip(values, _DONE.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, list(_DONE))
 
 
 class _Source:
-    """The kept rows, opened by a task once it needs them."""
+    """The staged rows, opened by a task once it needs them."""
 
-    # functools.cached_property has a lock in Python 3.10 and 3.11, which cannot travel with a task.
     def __init__(self, files: Files, new: NewRows) -> None:
         self.files = files
-        self._new = new
-        self._rows: pa.Table | None = None
-        self._values: pa.Table | None = None
-        self._order: _Numbers | None = None
-        self._is_new: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+        self.new = new
+        self._opened: dict[str, Any] = {}
+
+    # functools.cached_property has a lock in Python 3.10 and 3.11, which cannot travel with a task.
+    def _once(self, name: str, opened: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if name not in self._opened:
+            self._opened[name] = opened()
+        return self._opened[name]
 
     @property
     def rows(self) -> pa.Table:
-        if self._rows is None:
-            self._rows = open_staged(self.files, self._new.staged, self._new.columns)
-        return self._rows
+        return self._once("rows", lambda: open_staged(self.files, self.new.staged, self.new.columns))
 
     @property
     def values(self) -> pa.Table:
-        if self._values is None:
-            assert self._new.values is not None
-            self._values = open_staged(self.files, self._new.values, sorted(self._new.of_pairs))
-        return self._values
+        assert self.new.values is not None
+        values, names = self.new.values, sorted(self.new.of_pairs)
+        return self._once("values", lambda: open_staged(self.files, values, names))
 
     @property
     def order(self) -> _Numbers:
-        if self._order is None:
-            self._order = read_numbers(self.files, self._new.order)
-        return self._order
+        found: _Numbers = self._once("order", lambda: read_numbers(self.files, self.new.order))
+        return found
 
     @property
-    def is_new(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        if self._is_new is None:
-            self._is_new = unmatched(self.files, self._new.pairs, len(self.rows))
-        return self._is_new
+    def is_new(self) -> _Numbers:
+        found: _Numbers = self._once("is_new", lambda: unmatched(self.files, self.new.pairs, len(self.rows)))
+        return found
 
 
-def _done(work: Mapping[str, Any], source: _Source, new: NewRows) -> _Done:
-    changes = ChangeWriter(source.files, work["changes"], new.schema, new.options, new.metadata)
-    if "source" in work:
-        with changes:
-            writer = _patched(ChangingFile.of(work["source"]), work["target"], source, new, changes)
-        return _Done.by(writer, changes)
-    counts = dict.fromkeys(map(str, new.inserts), 0)
-    with changes:
-        writer = _new_file(work, source, new, counts, changes)
-    return _Done.by(writer, changes, json.dumps(counts))
-
-
-def _patched(
-    changing_file: ChangingFile, target: str, source: _Source, new: NewRows, changes: ChangeWriter
-) -> TableWriter:
-    """Write a file again with its matched rows changed, or without them.
+def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) -> TableWriter:
+    """Write the file of a `patch_work` again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
-    lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns.
-
-    Args:
-        changing_file: The file; a row of the target is in one of its pairs at most.
-        target: The path of the new file; it appears there whole or not at all.
+    lacks is NULL in its other rows. Protocol: Schema Serialization, missing columns. A row of the target is in one of
+    the file's pairs at most. The new file appears whole or not at all.
 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
-    changing = read_pairs(source.files, changing_file.pairs).changing
+    new, given = source.new, ChangingFile.of(work["source"])
+    changing = read_pairs(source.files, given.pairs).changing
     rows = changing.rows
-    with source.files.whole_parquet(changing_file.path) as file:
-        _refuse_other_calendar(file)
+    with source.files.whole_parquet(given.path) as file:
+        if is_of_other_calendar(file.metadata):
+            raise ValueError("the file's dates and times are those of Spark 2")
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
         schema = _with_updated_columns(new.form.schema_of(file), new)
-        with opened_writer(source.files, target, schema, file, new.options["compression"]) as writer:
+        with opened_writer(source.files, work["target"], schema, file, new.options["compression"]) as writer:
             for start, table in row_groups(file):
                 places = np.searchsorted(rows, [start, start + table.num_rows])
                 of_group = changing.among(slice(*places))
-                whole = _with_ids(in_schema(table, schema), start, changing_file.origin, new)
-                writer.write(_changed(whole, source, of_group, start, new, changes))
+                whole = _with_ids(in_schema(table, schema), start, given.origin, new)
+                writer.write(_changed(whole, source, of_group, start, changes))
     return writer
-
-
-def _refuse_other_calendar(file: pq.ParquetFile) -> None:
-    if is_of_other_calendar(file.metadata):
-        raise ValueError("the file's dates and times are those of Spark 2")
 
 
 def _with_updated_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
@@ -207,14 +175,12 @@ def _with_ids(table: pa.Table, start: int, origin: Origin, new: NewRows) -> pa.T
     return table if new.hidden is None else origin.fill(table, start, new.hidden)
 
 
-def _changed(
-    table: pa.Table, source: _Source, changing: RowPairs, start: int, new: NewRows, changes: ChangeWriter
-) -> pa.Table:
+def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, changes: ChangeWriter) -> pa.Table:
     """Change rows of a row group, whose first row is the file's row `start`, or leave them out."""
     if not len(changing.rows):
         return table
-    before = table
-    updating = {number: _OfPairs(source, changing.of_clause(number), number, new) for number in new.updates}
+    before, new = table, source.new
+    updating = {number: _OfPairs(source, changing.of_clause(number), number) for number in new.updates}
     for pairs in updating.values():
         pairs.check()
     for name in new.updated_columns:
@@ -234,21 +200,20 @@ def _changed(
     if new.hidden is not None:
         table = changed_now(table, updated - start, new.hidden)
     _check(table, new, updated - start)
-    deleted = changing.rows[~np.isin(changing.clauses, list(new.updates))]
+    leaves = ~np.isin(changing.clauses, list(new.updates))
     if changes.is_wanted:
         is_moved = changing.clauses == MOVED
         changes.add(before.take(pa.array(np.concatenate([updated, changing.rows[is_moved]]) - start)), UPDATE_PREIMAGE)
         changes.add(table.take(pa.array(updated - start)), UPDATE_POSTIMAGE)
-        removed = changing.rows[~is_moved & ~np.isin(changing.clauses, list(new.updates))]
-        changes.add(before.take(pa.array(distinct(removed) - start)), DELETE)
-    if not len(deleted):
+        changes.add(before.take(pa.array(distinct(changing.rows[leaves & ~is_moved]) - start)), DELETE)
+    if not leaves.any():
         return table
     keep = np.ones(table.num_rows, np.bool_)
-    keep[deleted - start] = False
+    keep[changing.rows[leaves] - start] = False
     return table.filter(pa.array(keep))
 
 
-def _check(table: pa.Table, new: NewRows, rows: np.ndarray[Any, Any] | None = None) -> None:
+def _check(table: pa.Table, new: NewRows, rows: _Numbers | None = None) -> None:
     """Raise ValueError where a constraint does not hold for some rows that are written; None for all."""
     for check in new.checks:
         columns = {
@@ -266,23 +231,22 @@ def _refuse_violations(holds: Any) -> None:  # noqa: ANN401
 
 
 class _OfPairs:
-    """What the kept rows and the computed ones have for pairs of a clause."""
+    """What the staged rows and the computed ones have for pairs of a clause."""
 
-    def __init__(self, source: _Source, pairs: RowPairs, number: int, new: NewRows) -> None:
+    def __init__(self, source: _Source, pairs: RowPairs, number: int) -> None:
         self.rows = pairs.rows
-        self._source, self._new, self._holds = source, new, new.updates_hold.get(number)
+        self._source, self._holds = source, source.new.updates_hold.get(number)
         self._of_source = TakenRows(pairs.sources)
         self._of_values = None if pairs.values is None else TakenRows(pairs.values)
 
     def _taken(self, column: str) -> Any:  # noqa: ANN401
-        if column in self._new.of_pairs and self._of_values is not None:
+        if column in self._source.new.of_pairs and self._of_values is not None:
             return self._of_values.of(self._source.values.column(column))
         return self._of_source.of(self._source.rows.column(column))
 
     def values(self, column: str, name: str) -> Any:  # noqa: ANN401
-        """Return the values of a kept column as those of the table's column `name`."""
-        values = self._taken(column)
-        return self._new.stored(name, values)
+        """Return the values of a staged column as those of the table's column `name`."""
+        return self._source.new.stored(name, self._taken(column))
 
     def check(self) -> None:
         """Refuse rows for which Spark found that a constraint does not hold."""
@@ -290,90 +254,67 @@ class _OfPairs:
             _refuse_violations(self._taken(self._holds))
 
 
-def _new_file(
-    work: Mapping[str, Any], source: _Source, new: NewRows, counts: dict[str, int], changes: ChangeWriter
-) -> TableWriter:
+def _new_file(work: Mapping[str, Any], source: _Source, counts: dict[str, int], changes: ChangeWriter) -> TableWriter:
     """Write the new file of a `new_file_work`, whole or not at all.
 
     Raises:
         ValueError: A column is not of the table's type, or would be NULL where it must not.
     """
+    new = source.new
     takes_over = bool(work["rewritten"] or work["changed"] or work["moved"])
     schema = new.hidden.added_to(new.schema) if takes_over and new.hidden is not None else new.schema
     with TableWriter(source.files, work["target"], schema, new.options, new.metadata) as writer:
-        for table in _row_groups(_rows_of_new_file(work, schema, source, new, counts, changes)):
-            writer.write(table)
+        for tables in in_pieces(_rows_of_new_file(work, schema, source, counts, changes)):
+            writer.write(pa.concat_tables(tables))
     return writer
 
 
-def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    pending: list[pa.Table] = []
-    for table in tables:
-        pending.append(table)
-        if sum(piece.nbytes for piece in pending) >= _PIECE_BYTES:
-            yield pa.concat_tables(pending)
-            pending = []
-    if pending:
-        yield pa.concat_tables(pending)
-
-
 def _rows_of_new_file(
-    work: Mapping[str, Any],
-    schema: pa.Schema,
-    source: _Source,
-    new: NewRows,
-    counts: dict[str, int],
-    changes: ChangeWriter,
+    work: Mapping[str, Any], schema: pa.Schema, source: _Source, counts: dict[str, int], changes: ChangeWriter
 ) -> Iterator[pa.Table]:
     """Return the rows of a new file, and count the inserted ones by clause."""
     for file in map(ChangingFile.of, work["rewritten"]):
-        rows = _rows_of(source.files, file, schema, new)
-        yield _changed(rows, source, read_pairs(source.files, file.pairs).changing, 0, new, changes)
+        changing = read_pairs(source.files, file.pairs).changing
+        yield _changed(_rows_of(file, schema, source), source, changing, 0, changes)
     for file in map(ChangingFile.of, work["changed"]):
         changing = read_pairs(source.files, file.pairs).changing
         if changes.is_wanted:
-            yield _only_updated(_rows_of(source.files, file, schema, new), source, changing, new, changes)
+            yield _only_updated(_rows_of(file, schema, source), source, changing, changes)
             continue
-        yield from _updated_rows(file, changing, schema, source, new)
+        yield from _updated_rows(file, changing, schema, source)
     for file in map(ChangingFile.of, work["moved"]):
-        for table in _updated_rows(file, read_pairs(source.files, file.pairs), schema, source, new):
+        for table in _updated_rows(file, read_pairs(source.files, file.pairs), schema, source):
             changes.add(table, UPDATE_POSTIMAGE)
             yield table
     begin, end = work["inserted"]
     if begin < end:
-        for table in _inserted(begin, end, schema, source, new, counts):
+        for table in _inserted(begin, end, schema, source, counts):
             changes.add(table, INSERT)
             yield table
 
 
-def _only_updated(
-    table: pa.Table, source: _Source, changing: RowPairs, new: NewRows, changes: ChangeWriter
-) -> pa.Table:
+def _only_updated(table: pa.Table, source: _Source, changing: RowPairs, changes: ChangeWriter) -> pa.Table:
     """Return the updated rows of a file, given all, and add what becomes of its changing rows to the change data."""
     rows = distinct(changing.rows)
     among = replace(changing, rows=np.searchsorted(rows, changing.rows))
-    return _changed(table.take(pa.array(rows)), source, among, 0, new, changes)
+    return _changed(table.take(pa.array(rows)), source, among, 0, changes)
 
 
-def _updated_rows(
-    file: ChangingFile, changing: RowPairs, schema: pa.Schema, source: _Source, new: NewRows
-) -> Iterator[pa.Table]:
+def _updated_rows(file: ChangingFile, changing: RowPairs, schema: pa.Schema, source: _Source) -> Iterator[pa.Table]:
     """Return only the updated rows of a file."""
-    for number in new.updates:
+    for number in source.new.updates:
         updated = changing.of_clause(number)
         if len(updated.rows):
-            yield _updated(file, schema, source, updated, number, new)
+            yield _updated(file, schema, source, updated, number)
 
 
-def _updated(
-    file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowPairs, number: int, new: NewRows
-) -> pa.Table:
-    setting = new.updates[number]
-    kept = pa.schema([field for field in schema if field.name not in setting])
-    own = _rows_of(source.files, file, kept, new).take(pa.array(pairs.rows))
+def _updated(file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowPairs, number: int) -> pa.Table:
+    new, setting = source.new, source.new.updates[number]
+    not_set = pa.schema([field for field in schema if field.name not in setting])
+    own = _rows_of(file, not_set, source).take(pa.array(pairs.rows))
     if new.hidden is not None:
         own = changed_now(own, np.arange(len(own)), new.hidden)
-    of_pairs = _OfPairs(source, pairs, number, new)
+    of_pairs = _OfPairs(source, pairs, number)
     columns = {
         name: of_pairs.values(setting[name], name) if name in setting else own.column(name) for name in schema.names
     }
@@ -383,59 +324,42 @@ def _updated(
     return updated
 
 
-def _rows_of(files: Files, file: ChangingFile, schema: pa.Schema, new: NewRows) -> pa.Table:
+def _rows_of(file: ChangingFile, schema: pa.Schema, source: _Source) -> pa.Table:
     """Read columns of all rows of a file; one that the file lacks is NULL."""
-    found = read_columns(files, file.path, {}, {field.name: (field.name, field.type) for field in schema})
-    return _with_ids(found.select(schema.names), 0, file.origin, new)
+    found = read_columns(source.files, file.path, {}, {field.name: (field.name, field.type) for field in schema})
+    return _with_ids(found.select(schema.names), 0, file.origin, source.new)
 
 
-def _inserted(
-    begin: int,
-    end: int,
-    schema: pa.Schema,
-    source: _Source,
-    new: NewRows,
-    counts: dict[str, int],
-) -> Iterator[pa.Table]:
-    """Return those of some kept rows that match nothing, and that an INSERT takes; see `new_file_work`."""
-    for piece, at, rows in _ordered(source, begin, end) if new.order else _unmatched(source, begin, end):
-        table, taken_by = _inserted_rows(piece, at, rows, schema, new)
+def _inserted(begin: int, end: int, schema: pa.Schema, source: _Source, counts: dict[str, int]) -> Iterator[pa.Table]:
+    """Return those of some staged rows that match nothing, and that an INSERT takes; see `new_file_work`."""
+    for piece, at, rows in _ordered(source, begin, end) if source.new.order else _unmatched(source, begin, end):
+        table, taken_by = _inserted_rows(piece, at, rows, schema, source.new)
         for number, count in taken_by.items():
             counts[str(number)] += count
         yield table
 
 
 def _ordered(source: _Source, begin: int, end: int) -> Iterator[tuple[pa.Table, int, _Numbers]]:
-    """Return the kept rows at places of the order, the number of the first, and which of them are wanted."""
+    """Return the staged rows at places of the order, the number of the first, and which of them are wanted."""
     rows = source.rows
-    most = max(1, _PIECE_BYTES * len(rows) // max(1, rows.nbytes))
+    most = max(1, PIECE_BYTES * len(rows) // max(1, rows.nbytes))
     for place in range(begin, end, most):
         yield rows, 0, source.order[place : min(end, place + most)]
 
 
 def _unmatched(source: _Source, begin: int, end: int) -> Iterator[tuple[pa.Table, int, _Numbers]]:
-    """Return pieces of the kept rows, the number of the first row in each, and which of them match nothing."""
+    """Return pieces of the staged rows, the number of the first row in each, and which of them match nothing."""
     at = begin
-    for piece in _pieces(source.rows, begin, end):
+    for batches in in_pieces(source.rows.slice(begin, end - begin).to_batches()):
+        piece = pa.Table.from_batches(batches).combine_chunks()
         yield piece, at, np.flatnonzero(source.is_new[at : at + piece.num_rows])
         at += piece.num_rows
 
 
-def _pieces(staged: pa.Table, begin: int, end: int) -> Iterator[pa.Table]:
-    pending: list[pa.RecordBatch] = []
-    for batch in staged.slice(begin, end - begin).to_batches():
-        pending.append(batch)
-        if sum(piece.nbytes for piece in pending) >= _PIECE_BYTES:
-            yield pa.Table.from_batches(pending).combine_chunks()
-            pending = []
-    if pending:
-        yield pa.Table.from_batches(pending).combine_chunks()
-
-
 def _inserted_rows(
-    piece: pa.Table, at: int, rows: np.ndarray[Any, Any], schema: pa.Schema, new: NewRows
+    piece: pa.Table, at: int, rows: _Numbers, schema: pa.Schema, new: NewRows
 ) -> tuple[pa.Table, dict[int, int]]:
-    """Make the new rows of a piece of the kept ones, and count them by clause.
+    """Make the new rows of a piece of the staged ones, and count them by clause.
 
     Args:
         at: The number of the piece's first row.
@@ -454,9 +378,7 @@ def _inserted_rows(
     return pa.concat_tables(made), counts
 
 
-def _made(
-    piece: pa.Table, at: int, rows: np.ndarray[Any, Any], number: int, schema: pa.Schema, new: NewRows
-) -> pa.Table:
+def _made(piece: pa.Table, at: int, rows: _Numbers, number: int, schema: pa.Schema, new: NewRows) -> pa.Table:
     columns = new.inserts[number]
     if number in new.inserts_hold:
         _refuse_violations(taken(piece.column(new.inserts_hold[number]), rows))
@@ -471,8 +393,8 @@ def _made(
             # A hidden column: new rows get their ids from the commit.
             arrays.append(pa.nulls(len(rows), column.type))
             continue
-        kept = piece.column(columns[column.name])
-        values = kept if everything else taken(kept, rows)
+        staged = piece.column(columns[column.name])
+        values = staged if everything else taken(staged, rows)
         arrays.append(new.stored(column.name, values))
     made = pa.table(arrays, schema=schema)
     _check(made, new)

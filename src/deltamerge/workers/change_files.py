@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import TableWriter, in_schema
+from deltamerge.workers.staged_rows import PIECE_BYTES
 
 CHANGE_TYPE = "_change_type"
 INSERT, DELETE = "insert", "delete"
 UPDATE_PREIMAGE, UPDATE_POSTIMAGE = "update_preimage", "update_postimage"
-_PIECE_BYTES = 64 << 20
 
 
 class ChangeWriter:
@@ -62,7 +62,7 @@ class ChangeWriter:
         kind = pa.repeat(pa.scalar(change_type, pa.string()), rows.num_rows)
         own = in_schema(rows, self._columns)
         self._pending.append(pa.table([*own.columns, kind], schema=self._schema))
-        if sum(table.nbytes for table in self._pending) >= _PIECE_BYTES:
+        if sum(table.nbytes for table in self._pending) >= PIECE_BYTES:
             self._flush()
 
     def _flush(self) -> None:

@@ -92,11 +92,11 @@ class ClauseChoice:
 
     Args:
         clauses: The clauses' numbers in their order, each with its condition; None where it has none.
-        kept: The numbers to return; rows that another clause takes are NULL.
+        returned: The numbers to return; rows that another clause takes are NULL.
     """
 
     clauses: tuple[tuple[int, Condition | None], ...]
-    kept: frozenset[int]
+    returned: frozenset[int]
 
     @property
     def columns(self) -> frozenset[int]:
@@ -106,12 +106,12 @@ class ClauseChoice:
     def of(self, rows: pa.Table) -> pa.Array:
         """Return the number of the first clause whose condition is TRUE, NULL where there is none (INT)."""
         free = np.ones(len(rows), np.bool_)
-        numbers, is_kept = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.bool_)
+        numbers, is_returned = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.bool_)
         for number, condition in self.clauses:
             takes = free if condition is None else free & _is_true(evaluate(condition, rows), len(rows))
-            numbers[takes], is_kept[takes] = number, number in self.kept
+            numbers[takes], is_returned[takes] = number, number in self.returned
             free = free & ~takes
-        return pa.array(numbers, mask=~is_kept)
+        return pa.array(numbers, mask=~is_returned)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from deltamerge.workers.files import Files
-from deltamerge.workers.staged_rows import KeptFile
+from deltamerge.workers.staged_rows import StagedFile
 from deltamerge.workers.table_columns import in_plain_types
 
 DECODED_SCHEMA = "path STRING, size BIGINT"
 
 
-def decoding_work(file: KeptFile, groups: Sequence[int], target: str) -> str:
+def decoding_work(file: StagedFile, groups: Sequence[int], target: str) -> str:
     """Return the work of decoding some row groups of a file into a new one."""
     return json.dumps(
         {"path": file.path, "size": file.size, "modified": file.modified, "groups": list(groups), "target": target}
@@ -39,8 +39,8 @@ def decoding(files: Files, columns: Sequence[str]) -> Callable[[Iterable[pa.Reco
 
 
 def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> int:
-    file = KeptFile(work["path"], work["size"], work["modified"])
-    if KeptFile.of(files, file.path) != file:
+    file = StagedFile(work["path"], work["size"], work["modified"])
+    if StagedFile.of(files, file.path) != file:
         raise ValueError(f"{file.path} was changed meanwhile")
     size = 0
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltamerge.workers.file_columns import Asked, read_row_groups
 from deltamerge.workers.files import Files
 from deltamerge.workers.row_pairs import NO_SOURCE, RowPairs, read_pairs
-from deltamerge.workers.staged_rows import KeptRows, open_staged, taken
+from deltamerge.workers.staged_rows import StagedRows, open_staged, taken
 
 Among: TypeAlias = Literal["all", "changing", "valued"]
 """Which pairs: all, those that a clause takes, or those of which values are computed."""
@@ -36,7 +36,7 @@ _AMONG: Mapping[Among, Callable[[RowPairs], RowPairs]] = {
 
 def pairing_rows(
     files: Files,
-    staged: KeptRows,
+    staged: StagedRows,
     source: Sequence[str],
     target: Asked,
     rest: Mapping[str, Place],
@@ -153,7 +153,7 @@ def _taken_of_nested(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
 
 
 def reading_staged(
-    files: Files, staged: KeptRows, source: Sequence[str], number: str
+    files: Files, staged: StagedRows, source: Sequence[str], number: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that reads rows of the source, for ``mapInArrow``.
 

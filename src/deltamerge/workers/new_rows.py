@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltamerge.workers.conditions import RowCheck
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
-from deltamerge.workers.staged_rows import KeptRows
+from deltamerge.workers.staged_rows import StagedRows
 from deltamerge.workers.table_columns import Shape, has_null, shaped
 
 
@@ -21,15 +21,15 @@ class NewRows:
     """What the rows of a table are made of.
 
     Args:
-        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the kept
-            rows or of `values`. Rows that another clause takes leave the table.
-        inserts: By the number of an INSERT clause, for each of the table's columns the column of the kept rows.
+        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the
+            staged rows or of `values`. Rows that another clause takes leave the table.
+        inserts: By the number of an INSERT clause, for each of the table's columns the column of the staged rows.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
         form: What files have; wherever the table's columns are named, it is by the names there.
         not_null: The paths of the table's columns and fields that are never NULL.
         pairs: The files of all pairs of target and source rows: what is named there is not inserted.
-        order: The file with the numbers of the kept rows that are inserted, by partition; empty where they are all that
-            match nothing.
+        order: The file with the numbers of the staged rows that are inserted, by partition; empty where they are all
+            that match nothing.
         options: Arguments of ``ParquetWriter`` for new files.
         values: What was computed of pairs, by the rows that these name; None where nothing was.
         of_pairs: The columns of `values`.
@@ -38,11 +38,11 @@ class NewRows:
             written.
         inserts_hold: The same of INSERT clauses.
         shapes: How the values of columns of nested types are given, by the columns.
-        identities: By an identity column that INSERT clauses leave to the table its value for the first of the kept
-            rows, and the step to the next one's.
+        identities: By an identity column that INSERT clauses leave to the table its value for the first of the
+            staged rows, and the step to the next one's.
     """
 
-    staged: KeptRows
+    staged: StagedRows
     updates: Mapping[int, Mapping[str, str]]
     inserts: Mapping[int, Mapping[str, str]]
     clause: str | None
@@ -52,7 +52,7 @@ class NewRows:
     pairs: tuple[str, ...]
     options: Mapping[str, Any]
     order: str = ""
-    values: KeptRows | None = None
+    values: StagedRows | None = None
     of_pairs: frozenset[str] = frozenset()
     checks: tuple[RowCheck, ...] = ()
     updates_hold: Mapping[int, str] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class NewRows:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the kept rows."""
+        """The columns of the staged rows."""
         set_by = (*self.updates.values(), *self.inserts.values())
         named = [
             *self.updates_hold.values(),
@@ -88,7 +88,7 @@ class NewRows:
         return self.schema.field(name).type
 
     def stored(self, name: str, values: Any) -> Any:  # noqa: ANN401
-        """Return kept or computed values as those of a column.
+        """Return staged or computed values as those of a column.
 
         Raises:
             ValueError: One is NULL where it must not be.
@@ -139,7 +139,7 @@ def new_file_work(
         rewritten: Files all of whose rows it takes over, with their changes.
         changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
         moved: Files of other partitions of which it gets the updated rows.
-        inserted: The first of the kept rows that it may get, and the one after the last; with `NewRows.order` their
+        inserted: The first of the staged rows that it may get, and the one after the last; with `NewRows.order` their
             places there.
     """
     return json.dumps(

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame kept in Arrow files, so that later tasks map them into memory and take the ones they need."""
+"""Rows of a DataFrame staged in Arrow files, so that later tasks map them into memory and take the ones they need."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,26 +15,27 @@ import pyarrow.compute as pc
 from deltamerge.workers.files import Files
 from deltamerge.workers.table_columns import in_plain_types
 
+_Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
-_PIECE_BYTES = 64 << 20
+PIECE_BYTES = 64 << 20
 STAGED_SUFFIX = ".staged.arrow"
 SPARK_VERSION = b"org.apache.spark.version"
 _OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-# Empty files, in whose names tasks say how much they have kept.
-_KEPT_SUFFIX = ".kept.arrow"
+# Empty files, in whose names tasks say how much they have staged.
+_COUNT_SUFFIX = ".count.arrow"
 # What stands in the place of days and times, since Python's calendar lacks some.
 _AS_NUMBERS = {"date": "int", "timestamp": "bigint"}
-# In the place of a path: the task has more rows than it may keep.
+# In the place of a path: the task has more rows than it may stage.
 TOO_MANY = ""
 
 
 @dataclass(frozen=True)
-class StagedRows:
-    """How rows are kept.
+class Staging:
+    """How rows are staged.
 
     Args:
         keys: The columns whose ranges are returned; numbers, dates, timestamps or strings.
-        most_bytes: How many bytes they keep at most.
+        most_bytes: How many bytes they take at most.
         clause: The column without which a row is only counted, where there is one: NULL there.
     """
 
@@ -46,7 +47,7 @@ class StagedRows:
 
 
 @dataclass(frozen=True)
-class KeptFile:
+class StagedFile:
     """A file of rows, as it was when it was first looked at.
 
     Args:
@@ -59,7 +60,7 @@ class KeptFile:
     modified: int
 
     @classmethod
-    def of(cls, files: Files, path: str) -> KeptFile:
+    def of(cls, files: Files, path: str) -> StagedFile:
         return cls(path, *files.version(path))
 
     @property
@@ -69,8 +70,8 @@ class KeptFile:
 
 
 @dataclass(frozen=True)
-class KeptRows:
-    """The rows of a source, kept.
+class StagedRows:
+    """The rows of a source, in its own files or in files that were written for a merge.
 
     Args:
         files: The files that hold them, or those of their columns that are not computed; none where all are.
@@ -79,9 +80,9 @@ class KeptRows:
         position: The column of these with the row's number among all rows.
     """
 
-    files: tuple[KeptFile, ...]
+    files: tuple[StagedFile, ...]
     names: Mapping[str, str] = field(default_factory=dict)
-    computed: tuple[KeptFile, ...] = ()
+    computed: tuple[StagedFile, ...] = ()
     position: str = ""
 
     @property
@@ -95,36 +96,49 @@ def staged_schema(key_types: Sequence[str]) -> str:
         f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT"
         for i, name in enumerate(_AS_NUMBERS.get(name, name) for name in key_types)
     ]
-    return "path STRING, n BIGINT, kept BIGINT, size BIGINT" + "".join(ranges)
+    return "path STRING, n BIGINT, staged BIGINT, size BIGINT" + "".join(ranges)
 
 
-def staging(files: Files, wanted: StagedRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function that keeps a task's rows, for ``mapInArrow``.
+def staging(files: Files, wanted: Staging) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function that stages a task's rows, for ``mapInArrow``.
 
     Returns:
-        A function over batches of rows that returns one row a task: the file, the rows read and kept, their bytes, and
-        for each key its range, how many are not NULL, and the bytes of its strings. Without rows there is no file.
+        A function over batches of rows that returns one row a task: the file, the rows read and staged, their bytes,
+        and for each key its range, how many are not NULL, and the bytes of its strings. Without rows there is no file.
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = f"{wanted.folder}/source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
-        found = _Staged(len(wanted.keys))
-        files.write_arrow(path, _pieces(batches, wanted, found, _kept_before(files, wanted.folder)))
-        if found.kept:
-            files.mark(f"{wanted.folder}/{uuid.uuid4().hex}-{found.kept}-{found.size}{_KEPT_SUFFIX}")
+        found = _Counts(len(wanted.keys))
+        rows = _counted(batches, wanted, found, _staged_before(files, wanted.folder))
+        files.write_arrow(path, (pa.Table.from_batches(piece).combine_chunks() for piece in in_pieces(rows)))
+        if found.staged:
+            files.mark(f"{wanted.folder}/{uuid.uuid4().hex}-{found.staged}-{found.size}{_COUNT_SUFFIX}")
         if found.rows:
             yield found.as_batch(path)
 
     return stage
 
 
-def _pieces(
-    batches: Iterable[pa.RecordBatch], wanted: StagedRows, found: _Staged, before: tuple[int, int]
-) -> Iterator[pa.Table]:
-    """Yield a task's rows in large pieces, and count them."""
+def in_pieces(tables: Iterable[_Rows]) -> Iterator[list[_Rows]]:
+    """Put tables or batches together until they have enough bytes for a piece."""
+    pending: list[_Rows] = []
+    size = 0
+    for table in tables:
+        pending.append(table)
+        size += table.nbytes
+        if size >= PIECE_BYTES:
+            yield pending
+            pending, size = [], 0
+    if pending:
+        yield pending
+
+
+def _counted(
+    batches: Iterable[pa.RecordBatch], wanted: Staging, found: _Counts, before: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a task stages, and count all."""
     most_rows, most_bytes = wanted.most_rows - before[0], wanted.most_bytes - before[1]
-    pending: list[pa.RecordBatch] = []
-    pending_bytes = 0
     for batch in batches:
         found.rows += batch.num_rows
         rows = in_plain_types(batch)
@@ -133,31 +147,25 @@ def _pieces(
             found.add(index, in_plain_numbers(rows.column(name)))
         if wanted.clause is not None:
             rows = rows.filter(pc.is_valid(rows.column(wanted.clause)))
-        found.kept += rows.num_rows
-        if rows.num_rows:
-            pending.append(rows)
-        pending_bytes += rows.nbytes
+        found.staged += rows.num_rows
         found.size += rows.nbytes
-        if found.kept > most_rows or found.size > most_bytes:
+        if found.staged > most_rows or found.size > most_bytes:
             found.too_many = True
             return
-        if pending_bytes >= _PIECE_BYTES:
-            yield pa.Table.from_batches(pending).combine_chunks()
-            pending, pending_bytes = [], 0
-    if pending:
-        yield pa.Table.from_batches(pending).combine_chunks()
+        if rows.num_rows:
+            yield rows
 
 
-def _kept_before(files: Files, folder: str) -> tuple[int, int]:
-    """Sum up the rows and bytes that tasks have kept which ended before; one that ran twice counts twice."""
-    names = [name.removesuffix(_KEPT_SUFFIX) for name in files.names(folder) if name.endswith(_KEPT_SUFFIX)]
-    kept = [name.split("-")[1:] for name in names]
-    return sum(int(rows) for rows, _ in kept), sum(int(size) for _, size in kept)
+def _staged_before(files: Files, folder: str) -> tuple[int, int]:
+    """Sum up the rows and bytes that tasks have staged which ended before; one that ran twice counts twice."""
+    names = [name.removesuffix(_COUNT_SUFFIX) for name in files.names(folder) if name.endswith(_COUNT_SUFFIX)]
+    counts = [name.split("-")[1:] for name in names]
+    return sum(int(rows) for rows, _ in counts), sum(int(size) for _, size in counts)
 
 
-class _Staged:
+class _Counts:
     def __init__(self, keys: int) -> None:
-        self.rows = self.kept = self.size = 0
+        self.rows = self.staged = self.size = 0
         self.too_many = False
         self._ranges: list[tuple[Any, Any]] = [(None, None)] * keys
         self._types = [pa.null()] * keys
@@ -180,7 +188,7 @@ class _Staged:
         columns: list[tuple[str, pa.DataType, object]] = [
             ("path", pa.string(), TOO_MANY if self.too_many else path),
             ("n", pa.int64(), self.rows),
-            ("kept", pa.int64(), self.kept),
+            ("staged", pa.int64(), self.staged),
             ("size", pa.int64(), self.size),
         ]
         for index, kind in enumerate(self._types):
@@ -211,33 +219,33 @@ def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
     return (version is not None and version < b"3") or any(key in entries for key in _OTHER_CALENDARS)
 
 
-def open_staged(files: Files, kept: KeptRows, columns: Sequence[str]) -> pa.Table:
-    """Return kept rows, in the order of their files; a ValueError where a file has changed."""
-    in_files = [name for name in columns if not kept.computed or name in kept.names]
+def open_staged(files: Files, staged: StagedRows, columns: Sequence[str]) -> pa.Table:
+    """Return staged rows, in the order of their files; a ValueError where a file has changed."""
+    in_files = [name for name in columns if not staged.computed or name in staged.names]
     computed = [name for name in columns if name not in in_files]
     found = {}
     if in_files:
-        names = [kept.names.get(name, name) for name in in_files]
-        table = pa.concat_tables(files.ahead(lambda file: _opened(files, file, names), kept.files, kept.paths))
+        names = [staged.names.get(name, name) for name in in_files]
+        table = pa.concat_tables(files.ahead(lambda file: _opened(files, file, names), staged.files, staged.paths))
         found = dict(zip(in_files, table.columns, strict=True))
     if computed:
-        beside = pa.concat_tables(_opened(files, file, [kept.position, *computed]) for file in kept.computed)
-        rows = sum(_rows_in(files, file) for file in kept.files) if kept.files else len(beside)
-        order = _in_positions(beside.column(kept.position), rows)
+        beside = pa.concat_tables(_opened(files, file, [staged.position, *computed]) for file in staged.computed)
+        rows = sum(_rows_in(files, file) for file in staged.files) if staged.files else len(beside)
+        order = _in_positions(beside.column(staged.position), rows)
         found |= {name: taken(beside.column(name), order) for name in computed}
     return pa.table({name: found[name] for name in columns})
 
 
-def _rows_in(files: Files, file: KeptFile) -> int:
+def _rows_in(files: Files, file: StagedFile) -> int:
     found: int = files.arrow(file.path).num_rows if file.is_arrow else files.parquet(file.path).metadata.num_rows
     return found
 
 
-def _opened(files: Files, file: KeptFile, columns: list[str]) -> pa.Table:
+def _opened(files: Files, file: StagedFile, columns: list[str]) -> pa.Table:
     """Open a file of Arrow, which is mapped into memory, or of Parquet."""
     if file.is_arrow:
         return files.arrow(file.path).select(columns)
-    if KeptFile.of(files, file.path) != file:
+    if StagedFile.of(files, file.path) != file:
         raise ValueError(f"{file.path} was changed meanwhile")
     # Each of the threads that work on a merge asks for the same columns.
     with files.parquet_columns(file.path, columns, keep=True) as opened:

@@ -1,4 +1,4 @@
-"""The partitions of changed and new rows, found in the rows that were kept of the source."""
+"""The partitions of changed and new rows, found in the staged rows of the source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.limits import LIMITS
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, counts_by_clause, read_numbers, write_pairs
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 DAY = date(2024, 2, 29)
 
@@ -30,9 +30,11 @@ class Lookup:
 
     def __init__(self, folder: Path, rows: Mapping[str, Sequence[Any]], **staged: Any) -> None:
         self.folder = folder
-        self.kept = self.keep("rows", rows)
         self.staged: Any = SimpleNamespace(
-            kept=self.kept, rows=len(next(iter(rows.values()))), bytes=1, columns=SimpleNamespace(**staged)
+            rows=self.stage("rows", rows),
+            row_count=len(next(iter(rows.values()))),
+            bytes=1,
+            columns=SimpleNamespace(**staged),
         )
         self.execution: Any = SimpleNamespace(
             files=LOCAL_FILES,
@@ -43,16 +45,18 @@ class Lookup:
             plan=SimpleNamespace(changed_rows=SimpleNamespace(choice="arrow")),
         )
         self.recipe: Any = SimpleNamespace(
-            moving={},
-            of_pairs=frozenset(),
-            not_null=frozenset({("day",)}),
-            stored={"p": pa.field("pp", pa.string()), "day": pa.field("day", pa.date32())},
+            clauses=SimpleNamespace(moving={}),
+            pair_values=SimpleNamespace(names=frozenset()),
+            table=SimpleNamespace(
+                not_null=frozenset({("day",)}),
+                columns={"p": pa.field("pp", pa.string()), "day": pa.field("day", pa.date32())},
+            ),
         )
 
-    def keep(self, name: str, rows: Mapping[str, Sequence[Any]]) -> KeptRows:
+    def stage(self, name: str, rows: Mapping[str, Sequence[Any]]) -> StagedRows:
         path = str(self.folder / f"{name}{STAGED_SUFFIX}")
         LOCAL_FILES.write_arrow(path, [pa.table(dict(rows))])
-        return KeptRows((KeptFile(path, 0, 0),))
+        return StagedRows((StagedFile(path, 0, 0),))
 
     def pairs(self, p: str | None, rows: RowPairs) -> Pairs:
         values = {"pp": p, "day": "2024-02-29"}
@@ -72,7 +76,7 @@ def found(pairs: Pairs) -> list[tuple[int, int, int]]:
 
 def test_rows_that_go_to_another_partition(tmp_path: Path) -> None:
     lookup = Lookup(tmp_path, {"sp": ["a", "b", "", None]}, updates={0: {"p": "sp"}, 1: {}})
-    lookup.recipe.moving = {0: ("p",)}
+    lookup.recipe.clauses.moving = {0: ("p",)}
     of_a = lookup.pairs("a", row_pairs([1, 3, 4, 6, 7], [0, 1, 2, 3, 0], [0, 0, 0, 1, NO_CLAUSE]))
     of_b = lookup.pairs("b", row_pairs([5], [1], [0]))
     apart = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [of_a, of_b], None)
@@ -89,8 +93,9 @@ def test_rows_that_go_to_another_partition(tmp_path: Path) -> None:
 
 def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
     lookup = Lookup(tmp_path, {"sp": ["x"]}, updates={-2: {"p": "computed", "day": "then"}})
-    lookup.recipe.moving, lookup.recipe.of_pairs = {-2: ("p", "day")}, frozenset({"computed", "then"})
-    values = lookup.keep("values", {"computed": ["b", "a"], "then": [DAY, date(1, 1, 1)]})
+    lookup.recipe.clauses.moving = {-2: ("p", "day")}
+    lookup.recipe.pair_values.names = frozenset({"computed", "then"})
+    values = lookup.stage("values", {"computed": ["b", "a"], "then": [DAY, date(1, 1, 1)]})
     rows = replace(row_pairs([0, 1], [-1, -1], [-2, -2]), values=np.array([1, 0]))
     apart = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("b", rows)], values)
     assert found(apart.stay[0]) == [(0, -1, MOVED), (1, -1, -2)]
@@ -104,7 +109,7 @@ def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
 def test_days_that_are_left_to_spark(tmp_path: Path, day: int | None, reason: str) -> None:
     days = pa.array([day], pa.int32()).cast(pa.date32())
     lookup = Lookup(tmp_path, {"then": cast(Any, days)}, updates={0: {"day": "then"}})
-    lookup.recipe.moving = {0: ("day",)}
+    lookup.recipe.clauses.moving = {0: ("day",)}
     with pytest.raises(Declined, match=reason):
         moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("a", row_pairs([0], [0], [0]))], None)
 

@@ -110,28 +110,20 @@ class MergeReferences:
     def on_filters(self) -> tuple[ClauseChoice | None, ClauseChoice | None] | None:
         """What ON requires besides equal keys of only the target's row, and of only the source's.
 
-        Each holds where a row has a number, and is None where ON requires nothing; None in all where a condition is
-        about both sides or Spark must evaluate it.
+        Each holds where a row has a number, with columns as in `_either_column`, and is None where ON requires nothing;
+        None in all where a condition is about both sides or Spark must evaluate it.
         """
-        target: list[Condition] = []
-        source: list[Condition] = []
+        required: dict[str, list[Condition]] = {"target_only": [], "source_only": []}
         keys = {id(node) for node in self.on.key_nodes}
-        sides = {
-            "target_only": (target, self._target_column, self.merge.target_schema),
-            "source_only": (source, self._source_column, self.merge.source_schema),
-        }
         parts = conjuncts_of(self._tree(self.merge.statement.condition))
         for part, conjunct in zip(parts, self.on.conjuncts, strict=True):
             if id(part) in keys:
                 continue
-            if conjunct.side not in sides:
+            condition = arrow_condition(part, self._either_column, self._either_fields, self.zone)
+            if condition is None or conjunct.side not in required:
                 return None
-            found, column, schema = sides[conjunct.side]
-            condition = arrow_condition(part, column, schema.fields, self.zone)
-            if condition is None:
-                return None
-            found.append(condition)
-        return _all_of(target), _all_of(source)
+            required[conjunct.side].append(condition)
+        return _all_of(required["target_only"]), _all_of(required["source_only"])
 
     @cached_property
     def by_source_predicates(self) -> tuple[Predicate, ...]:
@@ -286,6 +278,10 @@ class MergeReferences:
         of_source = self._source_column(name)
         return None if of_source is None else len(self.merge.target_schema) + of_source
 
+    @property
+    def _either_fields(self) -> list[StructField]:
+        return [*self.merge.target_schema.fields, *self.merge.source_schema.fields]
+
     def row_check(self, check: Check) -> RowCheck | None:
         """Return a constraint as Arrow evaluates it on rows as they are written; None where Spark must evaluate it.
 
@@ -301,24 +297,23 @@ class MergeReferences:
             return None
         return RowCheck(check.name, condition, {i: fields[i].name for i in columns_of(condition)})
 
-    def source_choice(self, clauses: Sequence[ResolvedClause], kept: Collection[int]) -> ClauseChoice | None:
+    def source_choice(self, clauses: Sequence[ResolvedClause], returned: Collection[int]) -> ClauseChoice | None:
         """Return which MATCHED or NOT MATCHED clause takes a source row; None where Spark must evaluate a condition."""
-        return self._choice(clauses, kept, self._source_column, self.merge.source_schema.fields)
+        return self._choice(clauses, returned, self._source_column, self.merge.source_schema.fields)
 
-    def pair_choice(self, kept: Collection[int]) -> ClauseChoice | None:
+    def pair_choice(self, returned: Collection[int]) -> ClauseChoice | None:
         """Return which MATCHED clause takes a pair of rows; columns as in `_either_column`, else as `source_choice`."""
-        fields = [*self.merge.target_schema.fields, *self.merge.source_schema.fields]
-        return self._choice(self.merge.matched, kept, self._either_column, fields)
+        return self._choice(self.merge.matched, returned, self._either_column, self._either_fields)
 
-    def by_source_choice(self, kept: Collection[int]) -> ClauseChoice | None:
+    def by_source_choice(self, returned: Collection[int]) -> ClauseChoice | None:
         """Return which BY SOURCE clause takes an unmatched target row; else as `source_choice`."""
         fields = self.merge.target_schema.fields
-        return self._choice(self.merge.not_matched_by_source, kept, self._target_column, fields)
+        return self._choice(self.merge.not_matched_by_source, returned, self._target_column, fields)
 
     def _choice(
         self,
         clauses: Sequence[ResolvedClause],
-        kept: Collection[int],
+        returned: Collection[int],
         column: Callable[[Name], int | None],
         fields: Sequence[StructField],
     ) -> ClauseChoice | None:
@@ -330,7 +325,7 @@ class MergeReferences:
                 if condition is None:
                     return None
             found.append((clause.number, condition))
-        return ClauseChoice(tuple(found), frozenset(kept))
+        return ClauseChoice(tuple(found), frozenset(returned))
 
 
 def _all_of(conditions: Sequence[Condition]) -> ClauseChoice | None:

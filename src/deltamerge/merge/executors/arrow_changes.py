@@ -18,7 +18,6 @@ from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, Mer
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
 from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
-from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.row_counts import count_rows
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
@@ -33,8 +32,7 @@ from deltamerge.spark.nested_types import inner_types
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, writing
 from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.row_tracking import Origin
-from deltamerge.workers.staged_rows import SPARK_VERSION, KeptRows
-from deltamerge.write.append_only import refuse_append_only
+from deltamerge.workers.staged_rows import SPARK_VERSION, StagedRows
 from deltamerge.write.data_files import WrittenFiles, change_folder, files_of_tasks
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
 from deltamerge.write.identity_columns import RowNumbers, identity_column
@@ -59,19 +57,19 @@ class ArrowChanges:
     target: TargetFiles
     found: tuple[Pairs, ...]
     matched: tuple[Pairs, ...]
-    values: KeptRows | None = None
+    values: StagedRows | None = None
 
     @cached_property
     def touched(self) -> TouchedFiles:
         files = tuple(pairs.file for pairs in self.found if pairs.taken_rows)
         counts = {
             key: sum(pairs.rows_by_clause.get(number, 0) for pairs in self.found)
-            for key, number in self.recipe.numbers.items()
+            for key, number in self.recipe.clauses.numbers.items()
         }
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 
     def updated(self, pairs: Pairs) -> int:
-        return sum(pairs.rows_by_clause.get(code_of(clause), 0) for clause in self.recipe.updates)
+        return sum(pairs.rows_by_clause.get(code_of(clause), 0) for clause in self.recipe.clauses.updates)
 
     def located(self, pairs: Sequence[Pairs]) -> list[ChangingFile]:
         return [
@@ -113,9 +111,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
     execution, touched = changes.execution, changes.touched
     merge, steps = execution.merge, execution.steps
     if touched.rewrite:
-        refuse_append_only(
-            execution.snapshot, execution.table.name, f"the {merge.statement.verb} updates or deletes rows"
-        )
+        execution.refuse_append_only()
         if not execution.writes_deletion_vectors:
             check_patchable(execution, touched.rewrite)
     partitions = _partitions(changes)
@@ -272,31 +268,30 @@ def _groups(changes: ArrowChanges, changed: Sequence[Pairs]) -> Iterator[list[Pa
 
 def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tuple[dict[int, int], WrittenFiles]:
     """Write all files in one job; return how many rows each INSERT clause took, and the files."""
-    execution, columns, recipe = changes.execution, changes.staged.columns, changes.recipe
+    execution, columns, table = changes.execution, changes.staged.columns, changes.recipe.table
     spark, limits = execution.table.spark, execution.limits
     partition_columns = execution.snapshot.metadata.partition_columns
-    updates = columns.updates
-    stored = {name: field for name, field in recipe.stored.items() if name not in partition_columns}
+    stored = {name: field for name, field in table.columns.items() if name not in partition_columns}
     new = NewRows(
-        staged=changes.staged.kept,
-        updates={number: _by_stored_name(setting, stored) for number, setting in updates.items()},
-        inserts={number: _by_stored_name(setting, recipe.stored) for number, setting in columns.inserts.items()},
+        staged=changes.staged.rows,
+        updates={number: _by_stored_name(setting, stored) for number, setting in columns.updates.items()},
+        inserts={number: _by_stored_name(setting, table.columns) for number, setting in columns.inserts.items()},
         clause=columns.clause,
         form=file_form(execution),
         values=changes.values,
-        of_pairs=recipe.of_pairs,
+        of_pairs=changes.recipe.pair_values.names,
         updates_hold=columns.updates_hold,
         inserts_hold=columns.inserts_hold,
         identities=_identities(changes),
         not_null=frozenset(
-            _physical_path(execution, path) for path in recipe.not_null if path[0] not in partition_columns
+            _physical_path(execution, path) for path in table.not_null if path[0] not in partition_columns
         ),
         shapes={
             stored[field.name].name: given_shape(field.dataType, stored[field.name].type)
             for field in execution.merge.output_schema.fields
             if field.name in stored and inner_types(field.dataType)
         },
-        checks=recipe.checks,
+        checks=table.checks,
         metadata={SPARK_VERSION: spark.version.encode()},
         pairs=tuple(pairs.path for pairs in changes.matched),
         order=order,
@@ -311,7 +306,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
     in_driver = (
         len(items) <= limits.driver_new_files
         and changes.staged.bytes_in_memory <= limits.driver_source_bytes
-        and fits_driver(execution, _bytes_read(changes, new), len(changes.found))
+        and execution.fits_driver(_bytes_read(changes, new), len(changes.found))
     )
     report = execution.steps.advance
     done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver, report=report)
@@ -336,10 +331,10 @@ def _physical_path(execution: Execution, path: Sequence[str]) -> tuple[str, ...]
 
 def _identities(changes: ArrowChanges) -> dict[str, tuple[int, int]]:
     """Return of the identity columns that get values those of the first source row, and their steps."""
-    merge, numbers = changes.execution.merge, RowNumbers((0,), changes.staged.rows)
+    merge, numbers = changes.execution.merge, RowNumbers((0,), changes.staged.row_count)
     given = generated_identities(merge)
     columns = [column for column in map(identity_column, merge.output_schema.fields) if column is not None]
-    stored = changes.recipe.stored
+    stored = changes.recipe.table.columns
     return {stored[c.name].name: (numbers.first_value(c), c.step) for c in columns if c.name in given}
 
 

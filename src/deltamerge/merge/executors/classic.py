@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, Window
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.internal_columns import InternalColumns
@@ -27,14 +27,14 @@ from deltamerge.merge.executors.row_counts import (
     observing_clauses,
 )
 from deltamerge.merge.executors.row_search import finds_rows
-from deltamerge.merge.executors.target_scan import first_side, matching_side, scan_to_rewrite
+from deltamerge.merge.executors.target_scan import first_side, matching_side, scan_rows
 from deltamerge.merge.executors.touched_files import (
     NOTHING_TOUCHED,
     TouchedFiles,
     find_touched_files,
     find_touched_rows,
 )
-from deltamerge.merge.executors.written_rows import table_columns, write_table_rows, write_with_changes
+from deltamerge.merge.executors.written_rows import collect_output, table_columns, write_output
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.clause_expressions import (
     evaluate_matched,
@@ -49,17 +49,15 @@ from deltamerge.merge.output.frames import (
     TargetSide,
     joined,
     source_rows,
-    target_rows,
     with_unmatchable,
 )
 from deltamerge.merge.output.generated_columns import compute_generated_columns, generated_flags
-from deltamerge.merge.planning.target_files import ScanSizes, TargetFiles, target_files
+from deltamerge.merge.planning.target_files import ScanSizes, TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source, check_source_unchanged, counted_again, summarize_source
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
-from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.deletion_vectors import NO_VECTORS
 
@@ -75,8 +73,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             keys = join_keys(merge, references.on)
             summary = summarize_source(source, merge.source_alias, keys, merge.names, None, execution.limits)
     with steps.step("plan", "choosing the files to read"):
-        zone = execution.conf.session_time_zone
-        target = target_files(execution.snapshot, references, summary.predicate, zone)
+        target = execution.target_files(summary.predicate)
         one_task = _fits_one_task(execution, source, target.sizes, summary)
         # Rows that are not joined would be another task's; a source that is not kept may match them the next time.
         target = target.joining_all() if one_task or source.summary is None else target
@@ -94,9 +91,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             else:
                 touched = find_touched_files(merge, rows_once, side, by_name)
     if touched.rewrite:
-        refuse_append_only(
-            execution.snapshot, execution.table.name, f"the {merge.statement.verb} updates or deletes rows"
-        )
+        execution.refuse_append_only()
     second = counted_again(source, rows, merge, execution.conf)
     rows = second.rows
     written, counts, second_scan = NOTHING_WRITTEN, None, -1
@@ -212,38 +207,28 @@ def _write_all_changes(
         rows = Rows(frame, rows.names)
     rows, hidden = _with_hidden_columns(execution, rows)
     if execution.writes_change_data:
-        changed = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
-        written = write_with_changes(execution, changed, hidden)
+        output = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
     else:
         output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
-        written = write_table_rows(execution, output, hidden)
-    return written, None if observation is None else counted(observation, merge.clauses)
+    write_output(execution, output, hidden)
+    return collect_output(execution), None if observation is None else counted(observation, merge.clauses)
 
 
 def _side_to_rewrite(execution: Execution, target: TargetFiles, touched: TouchedFiles) -> TargetSide:
+    merge, copies_rows = execution.merge, F.lit(not execution.writes_deletion_vectors)
+
+    def scan(files: tuple[AddFile, ...], rewritten: Column) -> Rows:
+        return scan_rows(execution, files, to_write=True).adding([(merge.names.file_rewritten, rewritten)])
+
     joined = target.joined_among(touched.rewrite)
-    copies_rows = F.lit(not execution.writes_deletion_vectors)
-    frame = _scan_to_rewrite(execution, joined, copies_rows)
-    if execution.merge.inserts and touched.only_matched:
+    rows = scan(joined, copies_rows)
+    if merge.inserts and touched.only_matched:
         # Nothing changes in these files: they are joined only so that an INSERT knows of their matches.
-        matched = _scan_to_rewrite(execution, touched.only_matched, F.lit(False))
-        frame = frame.union(matched) if joined else matched
+        matched = scan(touched.only_matched, F.lit(False))
+        both = rows.frame.union(matched.frame).alias(merge.target_alias)
+        rows = Rows(both, rows.names) if joined else matched
     unmatchable = target.unmatchable_among(touched.rewrite)
-    rest = _scan_to_rewrite(execution, unmatchable, copies_rows)
-    of_unmatchable = _rows_to_rewrite(execution, rest) if unmatchable else None
-    return TargetSide(_rows_to_rewrite(execution, frame), of_unmatchable)
-
-
-def _scan_to_rewrite(execution: Execution, files: tuple[AddFile, ...], rewritten: Column) -> DataFrame:
-    return scan_to_rewrite(execution, files).withColumn(execution.merge.names.file_rewritten, rewritten)
-
-
-def _rows_to_rewrite(execution: Execution, frame: DataFrame) -> Rows:
-    """Bring a scan under the names of the target's side; added columns come before the last one."""
-    merge, names = execution.merge, execution.merge.names
-    rows = target_rows(frame, merge)
-    tracked = (names.row_id, names.row_commit_version) if execution.row_tracking is not None else ()
-    return Rows(rows.frame, (*rows.names[:-1], *tracked, names.file_rewritten, names.target_row_present))
+    return TargetSide(rows, scan(unmatchable, copies_rows) if unmatchable else None)
 
 
 def _with_hidden_columns(execution: Execution, rows: Rows) -> tuple[Rows, tuple[str, ...]]:

@@ -28,18 +28,21 @@ from deltamerge.merge.planning.fit import stored_columns
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
-from deltamerge.merge.planning.target_files import TargetFiles, key_histograms
+from deltamerge.merge.planning.target_files import TargetFiles, key_histograms, target_files
 from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.source import Source, materialize_source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import located
+from deltamerge.skipping.keys import Mask
+from deltamerge.skipping.predicates import Predicate
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.session import SPARK_ERRORS, is_refusal
 from deltamerge.spark.table import Table
 from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import HiddenColumns
+from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import fitted
 from deltamerge.write.data_files import WriteTarget, WrittenFiles
 from deltamerge.write.defaults import column_defaults
@@ -67,7 +70,6 @@ class Execution:
     table: Table
     context: PlanningContext
     plan: MergePlan
-    merge: ResolvedMerge
     metadata: Metadata
     steps: Steps
     folder: str
@@ -77,6 +79,10 @@ class Execution:
     kept: KeptSource = field(default_factory=KeptSource)
     source_read_table: bool = False
     opened: Files | None = None
+
+    @property
+    def merge(self) -> ResolvedMerge:
+        return self.context.merge
 
     @property
     def snapshot(self) -> Snapshot:
@@ -162,6 +168,27 @@ class Execution:
         """Return the path of a file of the table as tasks open it."""
         return located(self.table.store, path)
 
+    def target_files(self, source: Predicate, among: Mask | None = None) -> TargetFiles:
+        """Find the files that the merge must see; see `target_files`."""
+        return target_files(self.snapshot, self.references, source, self.conf.session_time_zone, among)
+
+    def refuse_append_only(self) -> None:
+        """Refuse to change rows of a table that only grows."""
+        verb = self.merge.statement.verb
+        refuse_append_only(self.snapshot, self.table.name, f"the {verb} updates or deletes rows")
+
+    def fits_driver(self, size: float, files: int) -> bool:
+        """Return whether there is so little to do on Arrow rows that a Spark job would cost more than the work.
+
+        Args:
+            size: The bytes of source and target that are read.
+        """
+        most = self.conf.driver_bytes
+        if most is None:
+            is_local = self.context.session.runs_in_local_mode
+            most = self.limits.driver_bytes_in_local_mode if is_local else self.limits.driver_bytes
+        return files <= self.limits.driver_files and size <= most
+
 
 def keep_source(execution: Execution, level: str) -> Source:
     """Compute the source once and keep its rows; else as `materialize_source`."""
@@ -241,14 +268,14 @@ class MergeChanges:
 
     execution: Execution
     source_rows: int
-    second_scan_rows: int
     target: TargetFiles
     touched: TouchedFiles
-    written: WrittenFiles
-    inserted: int
-    inserted_by_clause: Mapping[tuple[str, int], int]
-    copied: int
     summary: SourceSummary | None
+    written: WrittenFiles = NOTHING_WRITTEN
+    inserted: int = 0
+    inserted_by_clause: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    copied: int = 0
+    second_scan_rows: int = -1
     vectors: VectorChanges = NO_VECTORS
     finds_rows: Callable[[Sequence[AddFile]], bool] | None = None
     appended: AppendedRows | None = None

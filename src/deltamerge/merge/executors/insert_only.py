@@ -21,10 +21,10 @@ from deltamerge.merge.executors.row_search import finds_rows
 from deltamerge.merge.executors.target_scan import matching_side, scan_rows
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED
 from deltamerge.merge.executors.written_rows import (
+    collect_output,
     put_together,
     table_columns,
-    write_table_rows,
-    write_with_changes,
+    write_output,
 )
 from deltamerge.merge.output.change_data import generate_inserted_rows
 from deltamerge.merge.output.clause_expressions import (
@@ -34,7 +34,6 @@ from deltamerge.merge.output.clause_expressions import (
 )
 from deltamerge.merge.output.frames import Rows, joined, source_rows
 from deltamerge.merge.output.generated_columns import compute_generated_columns, generated_flags
-from deltamerge.merge.planning.target_files import target_files
 from deltamerge.merge.source.key_summary import SourceSummary, can_broadcast
 from deltamerge.merge.source.observations import observed
 from deltamerge.merge.source.source import Source
@@ -54,8 +53,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     merge, steps, summary = execution.merge, execution.steps, source.summary
     with steps.step("plan", "choosing the files to read"):
         possible = ALWAYS if summary is None else summary.predicate
-        zone = execution.conf.session_time_zone
-        target = target_files(execution.snapshot, execution.references, possible, zone)
+        target = execution.target_files(possible)
     counted = Observation()
     frame = source.frame.observe(counted, F.count(F.lit(1)).alias("rows")) if summary is None else source.frame
     rows = source_rows(frame, merge)
@@ -74,13 +72,11 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     return MergeChanges(
         execution=execution,
         source_rows=source_count,
-        second_scan_rows=-1,
         target=target,
         touched=NOTHING_TOUCHED,
         written=written,
         inserted=written.row_count,
         inserted_by_clause=inserts_by_clause(merge, counts, written.row_count),
-        copied=0,
         summary=summary,
         finds_rows=None if summary is None else partial(finds_rows, execution, rows),
     )
@@ -107,11 +103,11 @@ def write_inserts(execution: Execution, unmatched: Rows, extra_op_type: str) -> 
         frame, observation = observing_clauses(rows.frame, inserting, names, F.lit(True))
         rows = Rows(frame, rows.names)
     if execution.writes_change_data:
-        changed = generate_inserted_rows(rows, merge.output_schema, names)
-        written = write_with_changes(execution, changed)
+        output = generate_inserted_rows(rows, merge.output_schema, names)
     else:
-        written = write_table_rows(execution, table_columns(rows, execution))
-    return written, None if observation is None else counted(observation, inserting)
+        output = table_columns(rows, execution)
+    write_output(execution, output)
+    return collect_output(execution), None if observation is None else counted(observation, inserting)
 
 
 def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:

@@ -22,7 +22,7 @@ from deltamerge.merge.executors.key_matching import (
     matched_sources,
     updating_sources,
 )
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe
 from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
@@ -39,9 +39,9 @@ from deltamerge.merge.output.clause_expressions import evaluate_matched
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined, RowsCompete
-from deltamerge.merge.planning.target_files import TargetFiles, may_match_mask, target_files
+from deltamerge.merge.planning.target_files import TargetFiles, may_match_mask
 from deltamerge.skipping.keys import Mask
-from deltamerge.workers.staged_rows import KeptFile, open_staged
+from deltamerge.workers.staged_rows import StagedFile, open_staged
 from deltamerge.write.identity_columns import RowNumbers
 
 
@@ -54,12 +54,12 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
     with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         started = replace(execution, scratch=folder)
         recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
-        source = _kept_source(started, recipe)
+        source = _staged_source(started, recipe)
         changes = _looked_up(started, recipe, source)
-    return replace(changes, finds_rows=partial(_finds_rows, execution, source.kept.files))
+    return replace(changes, finds_rows=partial(_finds_rows, execution, source.rows.files))
 
 
-def _finds_rows(execution: Execution, read: tuple[KeptFile, ...], files: Sequence[AddFile]) -> bool:
+def _finds_rows(execution: Execution, read: tuple[StagedFile, ...], files: Sequence[AddFile]) -> bool:
     """Look the source up once more, in other files; see `MergeChanges`.
 
     Args:
@@ -68,10 +68,10 @@ def _finds_rows(execution: Execution, read: tuple[KeptFile, ...], files: Sequenc
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
     with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         again = replace(execution, scratch=folder, opened=execution.files.for_one_run())
-        staged = _kept_source(again, recipe)
-        if staged.kept.files != read:
+        staged = _staged_source(again, recipe)
+        if staged.rows.files != read:
             return True
-        unmatchable = frozenset() if staged.rows else frozenset(file.path for file in files)
+        unmatchable = frozenset() if staged.row_count else frozenset(file.path for file in files)
         return bool(find_pairs(again, recipe, with_index(again, staged, recipe), files, unmatchable))
 
 
@@ -79,10 +79,9 @@ def _looked_up(execution: Execution, recipe: LookupRecipe, staged: StagedSource)
     steps = execution.steps
     with steps.step("plan", "choosing the files to read"):
         staged, possible = _with_keys(execution, recipe, staged)
-        zone, wanted = execution.conf.session_time_zone, staged.summary.predicate
-        target = target_files(execution.snapshot, execution.references, wanted, zone, possible)
+        target = execution.target_files(staged.summary.predicate, possible)
     found: tuple[Pairs, ...] = ()
-    if target.files and (staged.rows or recipe.by_source):
+    if target.files and (staged.row_count or recipe.clauses.by_source):
         with steps.step("find_touched_files", "scanning files for matches", target.files):
             found = find_pairs(execution, recipe, staged, target.files, target.unmatchable)
     if recipe.by_spark:
@@ -90,7 +89,7 @@ def _looked_up(execution: Execution, recipe: LookupRecipe, staged: StagedSource)
     return _by_arrow(execution, recipe, staged, target, found)
 
 
-def _kept_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
+def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     """Read the source; one that was computed for it stays for another run, in a folder of its own."""
     if execution.plan.source.choice == "in_place":
         return stage_source(execution, recipe)
@@ -108,10 +107,10 @@ def _with_keys(execution: Execution, recipe: LookupRecipe, staged: StagedSource)
     """Look at the keys for NULLs, repetitions and gaps, and return which files their ranges leave."""
     predicate = execution.references.to_read(staged.summary.predicate)
     files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
-    if not staged.rows:
+    if not staged.row_count:
         return staged, files
     staged = with_index(execution, staged, recipe)
-    keys = open_staged(execution.files, staged.kept, list(dict.fromkeys(staged.columns.keys)))
+    keys = open_staged(execution.files, staged.rows, list(dict.fromkeys(recipe.key_names)))
     staged = with_keys_counted(staged, recipe, keys)
     return (with_gaps(staged, recipe, keys) if files.sum() > 1 else staged), files
 
@@ -123,15 +122,13 @@ def _by_arrow(
     target: TargetFiles,
     found: tuple[Pairs, ...],
 ) -> MergeChanges:
-    if recipe.computes and fires_twice(found, staged.rows):
-        raise Declined(
-            "changed_rows",
-            "arrow",
-            "a source row matches several target rows, and each gets a value of its own",
-        )
+    if not recipe.reads_pairs and differs_by_pair(execution.context) and fires_twice(found, staged.row_count):
+        reason = "a source row matches several target rows, and each gets a value of its own"
+        raise Declined("changed_rows", "arrow", reason)
     taken, values = found, None
     if recipe.reads_pairs and found:
-        frames = PairFrames(execution, recipe, staged, found, recipe.pair_target, recipe.pair_source)
+        wanted = recipe.pair_values
+        frames = PairFrames(execution, recipe, staged, found, wanted.target, wanted.source)
         with execution.steps.step("find_touched_files", "evaluating clauses on matched rows"):
             taken, values = evaluate_pairs(frames)
     _check_competing(execution, any(pairs.taken > pairs.taken_rows for pairs in taken))
@@ -151,7 +148,7 @@ def _by_spark(
     found: tuple[Pairs, ...],
 ) -> MergeChanges:
     if generated_identities(execution.merge):
-        execution = replace(execution, row_numbers=RowNumbers((0,), staged.rows))
+        execution = replace(execution, row_numbers=RowNumbers((0,), staged.row_count))
     pairs = PairFrames(execution, recipe, staged, found)
     if found:
         check_visible(
@@ -163,7 +160,7 @@ def _by_spark(
             merge = execution.merge
             matches = find_matches(merge, pairs.rows(found, changing=False), None, str, of_source=True)
     else:
-        matches = _matches_of(recipe, found, staged.rows)
+        matches = _matches_of(recipe, found, staged.row_count)
     _check_competing(execution, matches.has_competing)
     source = source_rows(pairs.source_frame(), execution.merge)
     changes = SparkChanges(execution, staged.summary, target, source, pairs.touched, matches)
@@ -175,9 +172,10 @@ def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs], source_rows: int) 
     return Matches(
         changed={pairs.file.path: pairs.changed for pairs in changing},
         rows_by_clause={
-            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in found) for key, number in recipe.numbers.items()
+            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in found)
+            for key, number in recipe.clauses.numbers.items()
         },
-        updating=updating_sources(found, [clause.number for clause in recipe.matched if clause.action == "update"]),
+        updating=updating_sources(found, [c.number for c in recipe.clauses.matched if c.action == "update"]),
         matched_sources=matched_sources(found),
         has_competing=any(pairs.taken > pairs.taken_rows for pairs in found),
         sources_fire_once=not fires_twice(found, source_rows),

@@ -1,10 +1,10 @@
-"""Pairs of source and target rows with equal keys, and target rows that BY SOURCE clauses take, kept in files."""
+"""Pairs of source and target rows with equal keys, and target rows that BY SOURCE clauses take, in files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.scan.column_presence import check_columns, check_footers, expected_columns
@@ -25,18 +24,18 @@ from deltamerge.scan.missing_files import refuse_replaced_files
 from deltamerge.spark import tasks
 from deltamerge.storage.store import Store
 from deltamerge.workers.file_columns import Asked
+from deltamerge.workers.file_pairs import PAIRS_SCHEMA, pairing
 from deltamerge.workers.files import Files
-from deltamerge.workers.key_lookup import (
-    PAIRS_SCHEMA,
-    ClauseColumn,
-    KeyLookup,
-    OneClause,
-    OnFilters,
-    PairChoice,
-    pairing,
-)
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns
-from deltamerge.workers.row_pairs import NO_CLAUSE, RowPairs, distinct, read_pairs
+from deltamerge.workers.row_pairs import (
+    NO_CLAUSE,
+    RowPairs,
+    counts_by_clause,
+    distinct,
+    read_pairs,
+    write_pairs,
+)
+from deltamerge.workers.source_keys import KeyLookup, RowChoice
 from deltamerge.workers.vector_blocks import blocks_of
 
 _BYTES_OF_A_PAIR = 48
@@ -72,6 +71,17 @@ class Pairs:
     def read(self) -> RowPairs:
         return read_pairs(self.files, self.path)
 
+    def taking(self, pairs: RowPairs) -> Pairs:
+        """Return those of some pairs of the file that clauses take, in a file of their own."""
+        changing = pairs.changing
+        return replace(
+            self,
+            path=write_pairs(self.files, self.path.rpartition("/")[0], changing),
+            taken=len(changing.rows),
+            taken_rows=len(distinct(changing.rows)),
+            rows_by_clause=counts_by_clause(pairs),
+        )
+
     @property
     def changed(self) -> BitMap64:
         of_file = self.read()
@@ -97,14 +107,14 @@ def find_pairs(
     """
     store, limits = execution.table.store, execution.limits
     refuse_replaced_files(execution.table, files)
-    unmatched = rows_about((file.stats, file.size) for file in files) if recipe.unmatched is not None else 0
+    unmatched = rows_about((file.stats, file.size) for file in files) if recipe.choices.unmatched is not None else 0
     if unmatched > limits.unmatched_rows:
         raise _declined(
             f"NOT MATCHED BY SOURCE clauses may change more than {limits.unmatched_rows:,} rows of the files they read"
         )
     if rows_about((file.stats, file.size) for file in files if file.deletion_vector) > limits.positions:
         raise _declined(f"deletion vectors cover more than {limits.positions:,} rows")
-    if recipe.by_source:
+    if recipe.clauses.by_source:
         # Files in which nothing can match are read, too, and of those no keys.
         check_columns(execution.table, _expected_columns(execution), files)
     columns = {
@@ -115,9 +125,9 @@ def find_pairs(
         **block_columns(_deleted(store, files)),
     }
     lookup = _lookup(execution, recipe, staged)
-    size = _share_read(recipe, lookup) * (staged.bytes + sum(file.size for file in files))
-    reads_source = recipe.pairs is not None and staged.bytes_in_memory > limits.driver_source_bytes
-    in_driver = not reads_source and fits_driver(execution, size + unmatched * _BYTES_OF_A_PAIR, len(files))
+    size = _share_read(recipe) * (staged.bytes + sum(file.size for file in files))
+    reads_source = recipe.choices.pair is not None and staged.bytes_in_memory > limits.driver_source_bytes
+    in_driver = not reads_source and execution.fits_driver(size + unmatched * _BYTES_OF_A_PAIR, len(files))
     work = pairing(execution.files, lookup, execution.scratch)
     found = tasks.run(execution.table.spark, work, pa.table(columns), PAIRS_SCHEMA, in_driver=in_driver)
     _refuse_unfit(execution, files, found)
@@ -129,34 +139,32 @@ def find_pairs(
 
 
 def _lookup(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> KeyLookup:
-    columns = staged.columns
-    clause: OneClause | ClauseColumn | PairChoice
-    if recipe.pairs is not None:
-        clause = recipe.pairs
-    elif columns.matched is not None:
-        clause = ClauseColumn(columns.matched)
-    else:
-        clause = OneClause(recipe.matched[0].number if recipe.matched and not recipe.undecided else NO_CLAUSE)
+    choices, matched = recipe.choices, recipe.clauses.matched
+    clause: int | str | RowChoice = matched[0].number if matched and not recipe.undecided else NO_CLAUSE
+    if choices.pair is not None:
+        clause = choices.pair
+    elif staged.columns.matched is not None:
+        clause = staged.columns.matched
     return KeyLookup(
-        staged.kept,
-        recipe.compared(columns.keys),
+        staged.rows,
+        recipe.compared,
         clause,
-        recipe.unmatched,
+        choices.unmatched,
         _read_of_pairs(execution, recipe),
         unique=staged.has_unique_keys,
         most_pairs=execution.limits.pairs_of_task,
-        on=OnFilters(recipe.on_target, recipe.on_source),
+        on_target=choices.on_target,
+        on_source=choices.on_source,
         index=staged.index,
     )
 
 
-def _share_read(recipe: LookupRecipe, lookup: KeyLookup) -> float:
+def _share_read(recipe: LookupRecipe) -> float:
     """Return which share of the columns is read: the keys and those in conditions."""
-    read = {key.column for key in lookup.keys}
-    for choice in (recipe.unmatched, recipe.on_target):
-        read |= set() if choice is None else {name for name, _ in choice.columns.values()}
-    read |= set() if recipe.pairs is None else {name for name, _ in recipe.pairs.target.values()}
-    return len(read) / len(recipe.before)
+    read = {key.column for key in recipe.compared}
+    for choice in (recipe.choices.unmatched, recipe.choices.on_target, recipe.choices.pair):
+        read |= set() if choice is None else {name for name, _ in choice.target.values()}
+    return len(read) / len(recipe.table.before)
 
 
 def _refuse_unfit(execution: Execution, files: Sequence[AddFile], found: Iterable[Mapping[str, Any]]) -> None:
@@ -173,8 +181,8 @@ def _read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Asked:
     """Return the target's columns that Spark reads of pairs; without pairs it may have others, too."""
     if not recipe.reads_pairs:
         return {}
-    names, stored = execution.merge.target_schema.names, recipe.before
-    read = [*stored] if recipe.pair_target is None else [names[index] for index in sorted(recipe.pair_target)]
+    names, stored, wanted = execution.merge.target_schema.names, recipe.table.before, recipe.pair_values.target
+    read = [*stored] if wanted is None else [names[index] for index in sorted(wanted)]
     return {name: (stored[name].name, stored[name].type) for name in read}
 
 

@@ -1,9 +1,9 @@
-"""How a key lookup runs: what is compared, which clause takes a pair, what is kept of a source row."""
+"""How a key lookup runs: what is compared, which clause takes a pair, what Spark computes of pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -14,93 +14,28 @@ from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.derived_columns import checks_in_arrow, derived_of
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
 from deltamerge.workers.conditions import ClauseChoice, RowCheck
-from deltamerge.workers.key_lookup import ComparedKey, PairChoice, SourceChoice, TargetChoice
 from deltamerge.workers.row_pairs import by_source_number
+from deltamerge.workers.source_keys import ComparedKey, RowChoice
 from deltamerge.write.constraints import NotNull, constraints_of
 
 
 @dataclass(frozen=True)
-class LookupRecipe:
-    """How a key lookup runs.
+class LookupClauses:
+    """The clauses that take pairs, and rows that nothing matches.
 
     Args:
-        changed: Who makes the changed rows, as in the plan: ``arrow``, ``pair_values`` or ``spark``.
         matched: The MATCHED clauses that update or delete.
+        by_source: The BY SOURCE clauses that do.
         skipped: The clauses whose rows are only counted; see `SKIPPED`.
-        takes_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
-        pairs: Which clause takes a pair, where Arrow finds out from both rows; else None.
-        undecided: Whether only Spark finds out which clause takes a pair.
-        asked_of_source: The positions of the source's columns in `pairs` and `on_source`.
-        on_target: What ON requires of a target row besides its keys; None where it is nothing.
-        on_source: The same of a source row.
-        unmatched: Which of them takes a row that nothing matches; None where there is none.
-        pair_columns: By the code of an UPDATE clause, for each of the table's columns whose value Spark computes of a
-            pair the column with it; empty unless Spark does.
-        pair_values: By the same code the positions of the clause's values that are evaluated for that.
-        pair_holds: By the same code the column that says whether constraints hold, where Spark evaluates them.
-        moving: By the same code the partition columns that the clause may set to another value.
-        pair_target: The positions of the target's columns that Spark reads of a pair; None for all.
-        pair_source: The same of the source's columns.
-        sets_literals: Whether all that Spark computes of pairs is the same for all pairs of a clause.
-        computes: Whether a clause sets a value, or has a condition, that may be another one for each pair.
-        before: The table's columns as its data files have them, by their names in the table.
-        stored: The same of the files that are written.
-        not_null: The paths of the table's columns and fields that are never NULL.
-        checks: The constraints that PyArrow evaluates, by the columns' names in data files.
+        take_all: Whether the first of all MATCHED clauses has no condition, so that no other takes a row.
+        moving: By the code of an UPDATE clause the partition columns that it may set to another value.
     """
 
-    keys: PlainKeys
-    changed: str
     matched: tuple[ResolvedClause, ...]
-    skipped: tuple[ResolvedClause, ...]
-    takes_all: bool
-    pairs: PairChoice | None
-    undecided: bool
-    asked_of_source: tuple[int, ...]
-    on_target: TargetChoice | None
-    on_source: SourceChoice | None
     by_source: tuple[ResolvedClause, ...]
-    unmatched: TargetChoice | None
-    pair_columns: Mapping[int, Mapping[str, str]]
-    pair_values: Mapping[int, frozenset[int]]
-    pair_holds: Mapping[int, str]
+    skipped: tuple[ResolvedClause, ...]
+    take_all: bool
     moving: Mapping[int, tuple[str, ...]]
-    pair_target: frozenset[int] | None
-    pair_source: frozenset[int] | None
-    sets_literals: bool
-    computes: bool
-    before: Mapping[str, pa.Field]
-    stored: Mapping[str, pa.Field]
-    not_null: frozenset[tuple[str, ...]]
-    checks: tuple[RowCheck, ...]
-
-    @property
-    def by_spark(self) -> bool:
-        return self.changed == "spark"
-
-    @property
-    def reads_pairs(self) -> bool:
-        """Whether Spark evaluates clauses over both rows of a pair."""
-        return self.changed != "arrow"
-
-    @property
-    def of_pairs(self) -> frozenset[str]:
-        """The columns with what Spark computes of pairs."""
-        values = (name for each in self.pair_columns.values() for name in each.values())
-        return frozenset((*values, *self.pair_holds.values()))
-
-    def compared(self, staged: Sequence[str]) -> tuple[ComparedKey, ...]:
-        """Return the keys as tasks compare them.
-
-        Args:
-            staged: The names of the source's keys in the staged rows.
-        """
-        keys = self.keys
-        kinds = (arrow_type(kind) for kind in keys.compared)
-        return tuple(
-            ComparedKey(of_source, self.before[name].name, kind, null_safe)
-            for of_source, name, kind, null_safe in zip(staged, keys.target, kinds, keys.null_safe, strict=True)
-        )
 
     @property
     def numbers(self) -> dict[tuple[str, int], int]:
@@ -113,88 +48,213 @@ class LookupRecipe:
         return tuple(clause for clause in (*self.matched, *self.by_source) if clause.action == "update")
 
 
+@dataclass(frozen=True)
+class LookupChoices:
+    """What Arrow finds out by conditions; each is None where there is nothing to find out, or Spark must.
+
+    Args:
+        pair: Which MATCHED clause takes a pair, where that is found out from both rows.
+        unmatched: Which BY SOURCE clause takes a row that nothing matches.
+        on_target: What ON requires of a target row besides its keys.
+        on_source: The same of a source row.
+        source_columns: The positions of the source's columns in these.
+    """
+
+    pair: RowChoice | None
+    unmatched: RowChoice | None
+    on_target: RowChoice | None
+    on_source: RowChoice | None
+    source_columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PairValues:
+    """What Spark computes of pairs for Arrow to write.
+
+    Args:
+        columns: By the code of an UPDATE clause, for each of the table's columns whose value is computed the column
+            with it.
+        values: By the same code the positions of the clause's values that are evaluated for that.
+        holds: By the same code the column that says whether constraints hold, where Spark evaluates them.
+        target: The positions of the target's columns that Spark reads; None for all.
+        source: The same of the source's columns.
+        are_literals: Whether all that is computed is the same for all pairs of a clause.
+    """
+
+    columns: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    values: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    holds: Mapping[int, str] = field(default_factory=dict)
+    target: frozenset[int] | None = None
+    source: frozenset[int] | None = None
+    are_literals: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns with what is computed."""
+        values = (name for each in self.columns.values() for name in each.values())
+        return frozenset((*values, *self.holds.values()))
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """The table as its data files have it.
+
+    Args:
+        before: The columns of the files that are read, by their names in the table.
+        columns: The same of the files that are written.
+        not_null: The paths of the table's columns and fields that are never NULL.
+        checks: The constraints that PyArrow evaluates, by the columns' names in data files.
+    """
+
+    before: Mapping[str, pa.Field]
+    columns: Mapping[str, pa.Field]
+    not_null: frozenset[tuple[str, ...]]
+    checks: tuple[RowCheck, ...]
+
+
+@dataclass(frozen=True)
+class LookupRecipe:
+    """How a key lookup runs.
+
+    Args:
+        compared: The keys as tasks compare them.
+        changed: Who makes the changed rows, as in the plan: ``arrow``, ``pair_values`` or ``spark``.
+    """
+
+    keys: PlainKeys
+    compared: tuple[ComparedKey, ...]
+    changed: str
+    clauses: LookupClauses
+    choices: LookupChoices
+    pair_values: PairValues
+    table: StoredTable
+
+    @property
+    def by_spark(self) -> bool:
+        return self.changed == "spark"
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether Spark evaluates clauses over both rows of a pair."""
+        return self.changed != "arrow"
+
+    @property
+    def undecided(self) -> bool:
+        """Whether only Spark finds out which clause takes a pair."""
+        return self.reads_pairs and not self.clauses.take_all and self.choices.pair is None
+
+    @property
+    def key_names(self) -> list[str]:
+        """The names of the source's keys in the staged rows."""
+        return [key.source for key in self.compared]
+
+
 def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     """Return how a merge runs by key lookup, which must fit it."""
-    merge, references, keys = context.merge, context.references, context.plain_keys
-    reads_pairs = changed != "arrow"
-    before = stored_columns(merge.target_schema, context.mapping_mode)
+    merge, keys = context.merge, context.plain_keys
     assert isinstance(keys, PlainKeys)
-    clauses = reached(context)
-    matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
-    skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.clause.kind != "matched")
-    counted = [clause.number for clause in (*matched, *skipped) if clause.clause.kind == "matched"]
-    from_source = all(references.of(clause).condition_from_source for clause in clauses)
-    of_pairs = None
-    if not takes_all(context) and (reads_pairs or not from_source):
-        of_pairs = references.pair_choice(counted)
-    by_source = tuple(merge.changing_by_source)
-    kept_unmatched = [c.number for c in (*by_source, *skipped) if c.clause.kind == "not_matched_by_source"]
-    unmatched = references.by_source_choice(kept_unmatched) if by_source else None
-    on_target, on_source = references.on_filters or (None, None)
-    of_pairs_places = () if of_pairs is None else _source_places(context, of_pairs)
-    on_source_places = () if on_source is None else on_source.columns
-    updates = [c for c in (*matched, *by_source) if c.action == "update"] if changed == "pair_values" else []
-    computed = {clause.key: _computed_of_pairs(context, clause) for clause in updates}
-    evaluated = {c.key: (*computed[c.key], *derived_of(context, c).inputs) for c in updates}
-    undecided = reads_pairs and not takes_all(context) and of_pairs is None
-    read = references.read_by_updates(evaluated, conditions=undecided) if changed == "pair_values" else None
-    constraints = constraints_of(merge.output_schema, context.snapshot.metadata.configuration)
+    before = stored_columns(merge.target_schema, context.mapping_mode)
+    clauses, reads_pairs = _clauses(context, changed), changed != "arrow"
+    choices = _choices(context, clauses, before, reads_pairs=reads_pairs)
+    undecided = reads_pairs and not clauses.take_all and choices.pair is None
     return LookupRecipe(
         keys=keys,
+        compared=tuple(
+            ComparedKey(merge.names.source(of_source), before[name].name, arrow_type(kind), null_safe)
+            for of_source, name, kind, null_safe in zip(
+                keys.source, keys.target, keys.compared, keys.null_safe, strict=True
+            )
+        ),
         changed=changed,
-        matched=matched,
-        skipped=skipped,
-        takes_all=takes_all(context),
-        pairs=None if of_pairs is None else _pair_choice(context, of_pairs, before),
-        undecided=undecided,
-        asked_of_source=tuple(sorted({*of_pairs_places, *on_source_places})),
-        on_target=None if on_target is None else TargetChoice(_of_target(context, on_target, before), on_target),
-        on_source=None if on_source is None else _source_choice(context, on_source),
-        by_source=by_source,
-        unmatched=None if unmatched is None else TargetChoice(_of_target(context, unmatched, before), unmatched),
-        pair_columns={code_of(clause): _pair_columns(context, clause, computed[clause.key]) for clause in updates},
-        pair_values={
-            code_of(clause): frozenset(v for index in evaluated[clause.key] for v in values_of(clause.outputs[index]))
-            for clause in updates
-        },
-        pair_holds={
-            code_of(clause): merge.names.holds(*clause.key) for clause in updates if derived_of(context, clause).checks
-        },
-        moving={} if changed == "spark" else _moving(context, (*matched, *by_source)),
-        pair_target=None if read is None else read[0],
-        pair_source=None if read is None else read[1],
-        sets_literals=changed == "pair_values" and not undecided and references.are_literals(evaluated),
-        computes=not reads_pairs and _computes(context, clauses),
-        before=before,
-        stored=stored_columns(merge.output_schema, context.mapping_mode),
-        not_null=frozenset(c.path for c in constraints if isinstance(c, NotNull)),
-        checks=() if changed == "spark" else _checks(context),
+        clauses=clauses,
+        choices=choices,
+        pair_values=_pair_values(context, clauses, conditions=undecided) if changed == "pair_values" else PairValues(),
+        table=_stored_table(context, before, checks=changed != "spark"),
     )
 
 
-def _of_target(
-    context: PlanningContext, choice: ClauseChoice, stored: Mapping[str, pa.Field]
-) -> dict[str, tuple[str, pa.DataType]]:
-    """Return the target's columns in a choice, by the names that it has for them."""
-    names = context.merge.target_schema.names
-    found = {str(place): names[place] for place in sorted(choice.columns) if place < len(names)}
-    return {place: (stored[name].name, stored[name].type) for place, name in found.items()}
+def _clauses(context: PlanningContext, changed: str) -> LookupClauses:
+    merge, clauses = context.merge, reached(context)
+    matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
+    by_source = tuple(merge.changing_by_source)
+    skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.clause.kind != "matched")
+    updates = [c for c in (*matched, *by_source) if c.action == "update" and changed != "spark"]
+    moving = {code_of(clause): columns for clause in updates if (columns := moving_columns(context, clause))}
+    return LookupClauses(matched, by_source, skipped, takes_all(context), moving)
 
 
-def _source_places(context: PlanningContext, choice: ClauseChoice) -> tuple[int, ...]:
-    before = len(context.merge.target_schema)
-    return tuple(place - before for place in sorted(choice.columns) if place >= before)
+def _choices(
+    context: PlanningContext, clauses: LookupClauses, before: Mapping[str, pa.Field], *, reads_pairs: bool
+) -> LookupChoices:
+    merge, references = context.merge, context.references
+    of_kind = {
+        kind: [number for of_kind, number in clauses.numbers if of_kind == kind]
+        for kind in ("matched", "not_matched_by_source")
+    }
+    pair = None
+    from_source = all(references.of(clause).condition_from_source for clause in reached(context))
+    if not clauses.take_all and (reads_pairs or not from_source):
+        pair = references.pair_choice(of_kind["matched"])
+    unmatched = references.by_source_choice(of_kind["not_matched_by_source"]) if clauses.by_source else None
+    on_target, on_source = references.on_filters or (None, None)
+    target = merge.target_schema.names
+
+    def row_choice(choice: ClauseChoice | None) -> RowChoice | None:
+        if choice is None:
+            return None
+        places = sorted(choice.columns)
+        stored = {str(place): before[target[place]] for place in places if place < len(target)}
+        return RowChoice(
+            choice,
+            {place: (column.name, column.type) for place, column in stored.items()},
+            {str(place): merge.names.source(place - len(target)) for place in places if place >= len(target)},
+        )
+
+    read = frozenset[int]().union(*(choice.columns for choice in (pair, on_source) if choice is not None))
+    return LookupChoices(
+        pair=row_choice(pair),
+        unmatched=row_choice(unmatched),
+        on_target=row_choice(on_target),
+        on_source=row_choice(on_source),
+        source_columns=tuple(place - len(target) for place in sorted(read) if place >= len(target)),
+    )
 
 
-def _source_choice(context: PlanningContext, choice: ClauseChoice) -> SourceChoice:
-    return SourceChoice({str(place): context.merge.names.source(place) for place in sorted(choice.columns)}, choice)
+def _pair_values(context: PlanningContext, clauses: LookupClauses, *, conditions: bool) -> PairValues:
+    merge, references, updates = context.merge, context.references, clauses.updates
+    computed = {clause.key: _computed_of_pairs(context, clause) for clause in updates}
+    evaluated = {c.key: (*computed[c.key], *derived_of(context, c).inputs) for c in updates}
+    target, source = references.read_by_updates(evaluated, conditions=conditions) or (None, None)
+    names = merge.output_schema.names
+    return PairValues(
+        columns={
+            code_of(c): {names[index]: merge.names.stored(*c.key, index) for index in computed[c.key]} for c in updates
+        },
+        values={
+            code_of(c): frozenset(value for index in evaluated[c.key] for value in values_of(c.outputs[index]))
+            for c in updates
+        },
+        holds={code_of(c): merge.names.holds(*c.key) for c in updates if derived_of(context, c).checks},
+        target=target,
+        source=source,
+        are_literals=not conditions and references.are_literals(evaluated),
+    )
 
 
-def _pair_choice(context: PlanningContext, choice: ClauseChoice, stored: Mapping[str, pa.Field]) -> PairChoice:
-    merge = context.merge
-    places = _source_places(context, choice)
-    source = {str(len(merge.target_schema) + place): merge.names.source(place) for place in places}
-    return PairChoice(_of_target(context, choice, stored), source, choice)
+def _stored_table(context: PlanningContext, before: Mapping[str, pa.Field], *, checks: bool) -> StoredTable:
+    schema = context.merge.output_schema
+    columns = stored_columns(schema, context.mapping_mode)
+    constraints = constraints_of(schema, context.snapshot.metadata.configuration)
+    in_arrow = checks_in_arrow(context) if checks else ()
+    return StoredTable(
+        before=before,
+        columns=columns,
+        not_null=frozenset(c.path for c in constraints if isinstance(c, NotNull)),
+        checks=tuple(
+            replace(check, columns={index: columns[name].name for index, name in check.columns.items()})
+            for check in in_arrow
+        ),
+    )
 
 
 def code_of(clause: ResolvedClause) -> int:
@@ -211,27 +271,9 @@ def _computed_of_pairs(context: PlanningContext, clause: ResolvedClause) -> tupl
     )
 
 
-def _pair_columns(context: PlanningContext, clause: ResolvedClause, outputs: Sequence[int]) -> dict[str, str]:
-    merge = context.merge
-    return {merge.output_schema.names[index]: merge.names.stored(*clause.key, index) for index in outputs}
-
-
-def _moving(context: PlanningContext, clauses: Sequence[ResolvedClause]) -> dict[int, tuple[str, ...]]:
-    updates = (clause for clause in clauses if clause.action == "update")
-    found = ((code_of(clause), moving_columns(context, clause)) for clause in updates)
-    return {code: columns for code, columns in found if columns}
-
-
-def _checks(context: PlanningContext) -> tuple[RowCheck, ...]:
-    stored = stored_columns(context.merge.output_schema, context.mapping_mode)
-    return tuple(
-        replace(check, columns={index: stored[name].name for index, name in check.columns.items()})
-        for check in checks_in_arrow(context)
-    )
-
-
-def _computes(context: PlanningContext, clauses: tuple[ResolvedClause, ...]) -> bool:
-    references = context.references
+def differs_by_pair(context: PlanningContext) -> bool:
+    """Return whether a clause sets a value, or has a condition, that may be another one for each pair."""
+    references, clauses = context.references, reached(context)
     if any(clause.clause.condition is not None for clause in clauses) and not references.is_deterministic:
         return True
     return any(

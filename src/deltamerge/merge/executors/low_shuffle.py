@@ -12,10 +12,10 @@ from deltamerge.merge.executors.execution import Execution, MergeChanges
 from deltamerge.merge.executors.matches import NO_MATCHES, Matches, find_matches
 from deltamerge.merge.executors.row_search import finds_rows
 from deltamerge.merge.executors.spark_changes import SparkChanges, write_changes
-from deltamerge.merge.executors.target_scan import first_side, target_side, target_side_to_write
+from deltamerge.merge.executors.target_scan import first_side, target_side
 from deltamerge.merge.executors.touched_files import find_touched_files
 from deltamerge.merge.output.frames import Rows, joined, source_rows
-from deltamerge.merge.planning.target_files import TargetFiles, target_files
+from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary, can_broadcast
 from deltamerge.merge.source.source import Source
 from deltamerge.scan.paths import absolute_key, file_key
@@ -26,7 +26,7 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     """Run a merge whose source is kept."""
     merge, steps, conf = execution.merge, execution.steps, execution.conf
     with steps.step("plan", "choosing the files to read"):
-        target = target_files(execution.snapshot, execution.references, summary.predicate, conf.session_time_zone)
+        target = execution.target_files(summary.predicate)
     rows = source_rows(source.frame, merge)
     broadcast = can_broadcast(summary, conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes)
     join = _Join(execution, Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows, target)
@@ -69,6 +69,6 @@ class _Join:
 
     def rows(self, changed: ChangedRows, files: Sequence[AddFile]) -> tuple[Rows, Rows | None]:
         """Return the rows of both sides that belong together, of touched files."""
-        side = target_side_to_write(self.execution, self.target, files)
+        side = target_side(self.execution, self.target, files, to_write=True)
         rows = joined(self.source, side.joined, self.execution.merge.condition, changed.join_type)
         return rows, side.unmatchable

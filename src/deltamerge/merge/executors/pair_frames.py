@@ -19,7 +19,6 @@ from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.placement import fits_driver
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.declined import Declined
@@ -126,13 +125,13 @@ class PairFrames:
         of_source = _those(merge.source_schema, self.of_source)
         of_target = _those(merge.target_schema, self.of_target)
         # A source without rows has no file, so nothing says in a task what its columns are: Spark makes the NULLs.
-        read = of_source if self.staged.rows else []
+        read = of_source if self.staged.row_count else []
         source = [names.source(index) for index, _ in read]
-        stored = ((index, recipe.before[field.name]) for index, field in of_target)
+        stored = ((index, recipe.table.before[field.name]) for index, field in of_target)
         target = {names.target(index): (field.name, field.type) for index, field in stored}
         tracked, mode = self.execution.row_tracking, self.execution.context.mapping_mode
         row_id = tracked.row_id if tracked is not None and "row_id" in places.values() else None
-        work = pairing_rows(self.execution.files, self.staged.kept, source, target, places, among=among, row_id=row_id)
+        work = pairing_rows(self.execution.files, self.staged.rows, source, target, places, among=among, row_id=row_id)
         files = pa.table(
             {
                 "path": [self.execution.located(decode_path(pairs.file.path)) for pairs in found],
@@ -154,24 +153,24 @@ class PairFrames:
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
         as_scanned = {names.target(i): scanned(F.col(names.target(i)), f, mode) for i, f in of_target}
         frame = frame.select(*(as_scanned.get(name, F.col(name)).alias(name) for name in schema.names))
-        if not self.staged.rows:
+        if not self.staged.row_count:
             frame = frame.select("*", *(F.lit(None).cast(f.dataType).alias(names.source(i)) for i, f in of_source))
         # Of so few rows every core would write a file.
         return frame.coalesce(1) if in_driver and rows <= self.execution.limits.one_task_rows else frame
 
     def _rows_at_most(self, pairs: Pairs, among: Among) -> int:
-        if among == "valued" and self.recipe.sets_literals:
-            return len(self.recipe.updates)
+        if among == "valued" and self.recipe.pair_values.are_literals:
+            return len(self.recipe.clauses.updates)
         return pairs.count if among == "all" or self.recipe.undecided else pairs.taken
 
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
         limits, staged = self.execution.limits, self.staged
-        width = staged.bytes_in_memory / max(1, staged.rows)
+        width = staged.bytes_in_memory / max(1, staged.row_count)
         size = sum(pairs.file.size for pairs in found) if self.of_target != frozenset() else 0
         return (
             staged.bytes_in_memory <= limits.driver_source_bytes
             and 2 * width * rows <= limits.driver_rows_bytes
-            and fits_driver(self.execution, staged.bytes + size, len(found))
+            and self.execution.fits_driver(staged.bytes + size, len(found))
         )
 
     def source_frame(self) -> DataFrame:
@@ -183,10 +182,10 @@ class PairFrames:
                 StructField(names.source_row_index, LongType()),
             ]
         )
-        rows, most = staged.rows, self.execution.limits.rows_of_a_task
+        rows, most = staged.row_count, self.execution.limits.rows_of_a_task
         firsts = np.arange(0, rows, most)
         ranges = pa.table({"first": firsts, "end": np.minimum(rows, firsts + most)})
-        work = reading_staged(self.execution.files, staged.kept, source, names.source_row_index)
+        work = reading_staged(self.execution.files, staged.rows, source, names.source_row_index)
         in_driver = self._fits_driver((), rows)
         frame = tasks.frame_of(self.execution.table.spark, work, ranges, schema, in_driver=in_driver)
         return frame.toDF(*merge.source_schema.names, names.source_row_index)

@@ -1,4 +1,4 @@
-"""What depends on both rows of a pair: Spark evaluates it over only the pairs, and it is kept in an Arrow file.
+"""What depends on both rows of a pair: Spark evaluates it over only the pairs, and it is staged in an Arrow file.
 
 One job reads the few columns that the expressions refer to. PyArrow then writes its values as it writes values of the
 source's rows, so that no other job of Spark writes a row.
@@ -19,7 +19,7 @@ from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
-from deltamerge.merge.executors.staged_source import check_there, keep_rows, kept_files
+from deltamerge.merge.executors.staged_source import check_there, stage_rows, staged_files
 from deltamerge.merge.output.clause_expressions import (
     generate_clause_values,
     generate_precomputed_conditions,
@@ -35,21 +35,20 @@ from deltamerge.workers.row_pairs import (
     NO_SOURCE,
     NO_VALUES,
     by_source_number,
-    counts_by_clause,
     distinct,
     write_pairs,
 )
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, KeptFile, KeptRows, open_staged
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows, open_staged
 from deltamerge.workers.table_columns import in_plain_types
 
 _Numbers = np.ndarray[Any, Any]
 _KINDS: tuple[ClauseKind, ...] = ("matched", "not_matched_by_source")
 
 
-def evaluate_pairs(frames: PairFrames) -> tuple[tuple[Pairs, ...], KeptRows | None]:
+def evaluate_pairs(frames: PairFrames) -> tuple[tuple[Pairs, ...], StagedRows | None]:
     """Let Spark evaluate the clauses; return the pairs that they take, and what they set in their rows.
 
-    The values are by the columns of `LookupRecipe.pair_columns`; none where there is nothing to evaluate.
+    The values are by the columns of `PairValues`; none where there is nothing to evaluate.
 
     Raises:
         Declined: There are very many values, or Spark does not resolve an expression here.
@@ -60,41 +59,42 @@ def evaluate_pairs(frames: PairFrames) -> tuple[tuple[Pairs, ...], KeptRows | No
         return numbered, None
     check_visible(merge, lambda: _evaluated(frames, numbered[:1]))
     with assigning_values(merge):
-        kept = _kept(frames, _evaluated(frames, numbered), count)
+        staged = _staged(frames, _evaluated(frames, numbered), count)
     if not recipe.undecided:
-        return numbered, kept
-    codes = open_staged(execution.files, kept, [merge.names.change]).column(0)
-    return _taken(numbered, codes.fill_null(NO_CLAUSE).to_numpy()), kept
+        return numbered, staged
+    codes = open_staged(execution.files, staged, [merge.names.change]).column(0)
+    return _taken(numbered, codes.fill_null(NO_CLAUSE).to_numpy()), staged
 
 
-def _kept(frames: PairFrames, evaluated: DataFrame, count: int) -> KeptRows:
-    """Keep the values in the order of their rows: few come to the driver, which is faster than tasks for them.
+def _staged(frames: PairFrames, evaluated: DataFrame, count: int) -> StagedRows:
+    """Stage the values in the order of their rows: few come to the driver, which is faster than tasks for them.
 
     Raises:
-        Declined: They are more than may be kept.
+        Declined: They are more than may be staged.
     """
     execution, recipe, number = frames.execution, frames.recipe, frames.execution.merge.names.source_row_index
-    limits, width = execution.limits, 2 + len(recipe.of_pairs)
+    limits, width = execution.limits, 2 + len(recipe.pair_values.names)
     if count * width <= limits.collected_values:
         table = collected(evaluated)
         table = in_plain_types(table).combine_chunks()
-        file = KeptFile(f"{execution.scratch}/values{STAGED_SUFFIX}", 0, 0)
+        file = StagedFile(f"{execution.scratch}/values{STAGED_SUFFIX}", 0, 0)
         execution.files.write_arrow(file.path, [table])
-        files: tuple[KeptFile, ...] = (file,)
+        files: tuple[StagedFile, ...] = (file,)
     else:
-        found = keep_rows(evaluated, execution, (), (), None, limits.pairs, limits.source_bytes)
+        found = stage_rows(evaluated, execution, limits.pairs, limits.source_bytes)
         if found is None:
             reason = f"the values of matched rows are more than {limits.source_bytes >> 20:,} MiB"
             raise Declined("changed_rows", "pair_values", reason)
-        files = kept_files(found)
+        files = staged_files(found)
         check_there(execution, files)
-    return KeptRows((), computed=files, position=number)
+    return StagedRows((), computed=files, position=number)
 
 
 def _numbered(frames: PairFrames) -> tuple[tuple[Pairs, ...], int]:
     """Give a row of values to each pair of which something is to be evaluated; one to all whose values are the same."""
     execution, recipe = frames.execution, frames.recipe
-    computing = [code for code, columns in recipe.pair_columns.items() if columns or code in recipe.pair_holds]
+    wanted = recipe.pair_values
+    computing = [code for code, columns in wanted.columns.items() if columns or code in wanted.holds]
     found, count = [], 0
     for pairs in frames.found:
         of_file = pairs.read()
@@ -102,7 +102,7 @@ def _numbered(frames: PairFrames) -> tuple[tuple[Pairs, ...], int]:
         if recipe.undecided:
             asked |= of_file.sources != NO_SOURCE
         values = np.full(len(asked), NO_VALUES)
-        rows = _first_of_each(of_file.clauses[asked]) if recipe.sets_literals else np.arange(int(asked.sum()))
+        rows = _first_of_each(of_file.clauses[asked]) if wanted.are_literals else np.arange(int(asked.sum()))
         values[asked] = rows + count
         count += int(rows.max(initial=-1)) + 1
         path = write_pairs(execution.files, execution.scratch, replace(of_file, values=values))
@@ -124,9 +124,9 @@ def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
     execution, recipe, merge = frames.execution, frames.recipe, frames.execution.merge
     names, number, code = merge.names, merge.names.source_row_index, merge.names.change
     rows = _with_clauses(frames.valued(found, number, code), recipe, merge, code)
-    values = [F.col(name) for name in recipe.pair_holds.values()]
-    for update in recipe.updates:
-        derivation, set_by = derivation_of(execution, update), recipe.pair_columns[code_of(update)]
+    values = [F.col(name) for name in recipe.pair_values.holds.values()]
+    for update in recipe.clauses.updates:
+        derivation, set_by = derivation_of(execution, update), recipe.pair_values.columns[code_of(update)]
         rows = rows if derivation is None else with_derived(rows, merge, derivation)
         is_taken = F.col(names.clause(update.clause.kind)) == F.lit(update.number)
         for index, field in enumerate(merge.output_schema.fields):
@@ -140,7 +140,7 @@ def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
         return rows.frame.select(number, *values)
     # What was known before stays: rows that a BY SOURCE clause takes.
     matched = F.col(names.clause("matched"))
-    taken = F.when(matched.isin(*(number for kind, number in recipe.numbers if kind == "matched")), matched)
+    taken = F.when(matched.isin(*(number for kind, number in recipe.clauses.numbers if kind == "matched")), matched)
     known = F.when(F.col(code) != F.lit(NO_CLAUSE), F.col(code))
     return rows.frame.select(number, F.coalesce(taken, known).alias(code), *values)
 
@@ -152,19 +152,19 @@ def _with_clauses(rows: Rows, recipe: LookupRecipe, merge: ResolvedMerge, code: 
         code: The column with the code of the clause, as far as that is known.
     """
     names, known = merge.names, F.col(code)
-    by_kind = {kind: [u for u in recipe.updates if u.clause.kind == kind] for kind in _KINDS}
+    by_kind = {kind: [u for u in recipe.clauses.updates if u.clause.kind == kind] for kind in _KINDS}
     if recipe.undecided:
         unknown = known == F.lit(NO_CLAUSE)
         rows = generate_precomputed_conditions(rows, merge.matched, "matched", unknown, names)
     else:
         rows = rows.adding([(names.clause("matched"), F.when(known > F.lit(NO_CLAUSE), known))])
-    rows = generate_clause_values(rows, by_kind["matched"], "matched", names, recipe.pair_values).renamed()
+    rows = generate_clause_values(rows, by_kind["matched"], "matched", names, recipe.pair_values.values).renamed()
     by_source = by_kind["not_matched_by_source"]
     if not by_source:
         return rows
     number = F.when(known < F.lit(NO_CLAUSE), F.lit(by_source_number(0)) - known)
     rows = rows.adding([(names.clause("not_matched_by_source"), number)])
-    wanted = {clause.number: recipe.pair_values[code_of(clause)] for clause in by_source}
+    wanted = {clause.number: recipe.pair_values.values[code_of(clause)] for clause in by_source}
     seeing = seeing_target(rows, merge)
     return own_columns(generate_clause_values(seeing, by_source, "not_matched_by_source", names, wanted))
 
@@ -181,12 +181,6 @@ def _taken(found: Sequence[Pairs], codes: _Numbers) -> tuple[Pairs, ...]:
         assert before.values is not None
         clauses, asked = before.clauses.copy(), before.values != NO_VALUES
         clauses[asked] = codes[before.values[asked]]
-        after = replace(before, clauses=clauses)
-        changing, by_clause = after.changing, counts_by_clause(after)
-        if by_clause:
-            path = write_pairs(pairs.files, pairs.path.rpartition("/")[0], changing)
-            rows_of = len(distinct(changing.rows))
-            taken.append(
-                replace(pairs, path=path, taken=len(changing.rows), taken_rows=rows_of, rows_by_clause=by_clause)
-            )
+        if (clauses != NO_CLAUSE).any():
+            taken.append(pairs.taking(replace(before, clauses=clauses)))
     return tuple(taken)

@@ -20,14 +20,10 @@ from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.workers.row_pairs import (
     MOVED,
-    RowPairs,
-    counts_by_clause,
-    distinct,
     unmatched,
     write_numbers,
-    write_pairs,
 )
-from deltamerge.workers.staged_rows import KeptRows, in_plain_numbers, open_staged, taken
+from deltamerge.workers.staged_rows import StagedRows, in_plain_numbers, open_staged, taken
 from deltamerge.write.layout import partition_folders
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -81,7 +77,7 @@ class MovedRows:
 
 
 def moved_rows(
-    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs], values: KeptRows | None
+    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs], values: StagedRows | None
 ) -> MovedRows:
     """Find the updated rows that go to another partition.
 
@@ -91,13 +87,15 @@ def moved_rows(
     Raises:
         Declined: A row goes to a partition that must not be NULL.
     """
-    moving = {code: columns for code, columns in recipe.moving.items() if any(code in p.rows_by_clause for p in found)}
+    moving = {
+        code: columns for code, columns in recipe.clauses.moving.items() if any(code in p.rows_by_clause for p in found)
+    }
     if not moving:
         return MovedRows(tuple(found), {})
-    kept = {name for code, columns in moving.items() for name in _setting(staged, code, columns)}
-    of_pairs = sorted(kept & recipe.of_pairs) if values is not None else []
-    of_source = sorted(kept.difference(of_pairs))
-    rows = open_staged(execution.files, staged.kept, of_source) if of_source else pa.table({})
+    wanted = {name for code, columns in moving.items() for name in _setting(staged, code, columns)}
+    of_pairs = sorted(wanted & recipe.pair_values.names) if values is not None else []
+    of_source = sorted(wanted.difference(of_pairs))
+    rows = open_staged(execution.files, staged.rows, of_source) if of_source else pa.table({})
     computed = open_staged(execution.files, values, of_pairs) if values is not None and of_pairs else pa.table({})
     stay, moved = [], defaultdict[str, list[Pairs]](list)
     for pairs in found:
@@ -119,25 +117,14 @@ def moved_rows(
         for folders, each in going.items():
             places = np.sort(np.concatenate(each))
             clauses[places] = MOVED
-            moved[folders].append(_with_pairs(execution, pairs, of_file.among(places)))
-        stay.append(_with_pairs(execution, pairs, replace(of_file, clauses=clauses)) if going else pairs)
+            moved[folders].append(pairs.taking(of_file.among(places).changing))
+        stay.append(pairs.taking(replace(of_file, clauses=clauses).changing) if going else pairs)
     return MovedRows(tuple(stay), {folders: tuple(pairs) for folders, pairs in moved.items()})
 
 
 def _setting(staged: StagedSource, code: int, columns: Sequence[str]) -> list[str]:
-    """Return the kept columns to which a clause sets columns of the table."""
+    """Return the staged columns to which a clause sets columns of the table."""
     return [staged.columns.updates[code][column] for column in columns]
-
-
-def _with_pairs(execution: Execution, of_file: Pairs, pairs: RowPairs) -> Pairs:
-    changing = pairs.changing
-    return replace(
-        of_file,
-        path=write_pairs(execution.files, execution.scratch, changing),
-        taken=len(changing.rows),
-        taken_rows=len(distinct(changing.rows)),
-        rows_by_clause=counts_by_clause(changing),
-    )
 
 
 def partitions_of(
@@ -159,12 +146,12 @@ def partitions_of(
         Declined: Rows go to very many partitions, or to one that must not be NULL.
     """
     if not execution.write_target.physical_partition_columns:
-        count = staged.rows if staged.columns.inserts else 0
+        count = staged.row_count if staged.columns.inserts else 0
         return Partitions((Partition("", tuple(changed), (), _ranges(execution, 0, count, staged), count),), "")
     by_folders = defaultdict[str, list[Pairs]](list)
     for pairs in changed:
         by_folders[_folders_of(execution, pairs.file.partition_values)].append(pairs)
-    new = _new_rows(execution, recipe, staged, found) if staged.columns.inserts and staged.rows else {}
+    new = _new_rows(execution, recipe, staged, found) if staged.columns.inserts and staged.row_count else {}
     folders = dict.fromkeys([*by_folders, *moved, *new])
     if len(moved.keys() | new.keys()) > execution.limits.partitions:
         raise _declined(execution, f"rows go to more than {execution.limits.partitions:,} partitions")
@@ -187,14 +174,14 @@ def _new_rows(
     execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs]
 ) -> dict[str, _Numbers]:
     """Return the staged rows that are inserted by their partition's folders, in order."""
-    columns, kept = execution.snapshot.metadata.partition_columns, staged.columns
-    clauses = [] if kept.clause is None else [kept.clause]
-    wanted = [*clauses, *(setting[column] for setting in kept.inserts.values() for column in columns)]
-    rows = open_staged(execution.files, staged.kept, list(dict.fromkeys(wanted)))
-    is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.rows)
-    taken_by = None if kept.clause is None else rows.column(kept.clause).cast(pa.int32())
+    columns, clause = execution.snapshot.metadata.partition_columns, staged.columns.clause
+    inserts, clauses = staged.columns.inserts, [] if clause is None else [clause]
+    wanted = [*clauses, *(setting[column] for setting in inserts.values() for column in columns)]
+    rows = open_staged(execution.files, staged.rows, list(dict.fromkeys(wanted)))
+    is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.row_count)
+    taken_by = None if clause is None else rows.column(clause).cast(pa.int32())
     by_folders = defaultdict[str, list[_Numbers]](list)
-    for number, setting in kept.inserts.items():
+    for number, setting in inserts.items():
         new = is_new if taken_by is None else is_new & pc.equal(taken_by, number).fill_null(False).to_numpy()
         places = np.flatnonzero(new)
         values = [taken(rows.column(setting[column]), places) for column in columns]
@@ -233,10 +220,11 @@ def _by_folders(
     for number, group in enumerate(groups.select(by).to_pylist()):
         spelled = {}
         for column, value in zip(columns, group.values(), strict=True):
-            if pa.types.is_date(recipe.stored[column].type) and value is not None and not _is_of_calendar(value):
+            kind = recipe.table.columns[column].type
+            if pa.types.is_date(kind) and value is not None and not _is_of_calendar(value):
                 raise _declined(execution, f"partition column {column} would have a day that Python does not know")
-            spelled[column] = _spelled(value, recipe.stored[column].type)
-            if spelled[column] is None and (column,) in recipe.not_null:
+            spelled[column] = _spelled(value, kind)
+            if spelled[column] is None and (column,) in recipe.table.not_null:
                 raise _declined(execution, f"partition column {column} would be NULL")
         where = {**others, **{physical[column]: value for column, value in spelled.items()}}
         yield _folders_of(execution, where), numbers[ends[number] : ends[number + 1]]
@@ -254,7 +242,7 @@ def _ranges(execution: Execution, first: int, rows: int, staged: StagedSource) -
     """Distribute rows over files: for each the first row, and the one after the last."""
     most = rows_of_a_file(execution)
     if most is None:
-        most = max(1, staged.rows * execution.limits.staged_bytes_of_a_file // max(1, staged.bytes))
+        most = max(1, staged.row_count * execution.limits.staged_bytes_of_a_file // max(1, staged.bytes))
     files = -(-rows // most)
     ends = [first + rows * number // files for number in range(files + 1)] if files else []
     return tuple(pairwise(ends))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 
 from pyspark.sql import DataFrame, Observation
@@ -25,9 +25,9 @@ from deltamerge.merge.executors.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
-from deltamerge.merge.executors.target_scan import scan_rows_to_write
+from deltamerge.merge.executors.target_scan import scan_rows
 from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
-from deltamerge.merge.executors.written_rows import guarded_changes, guarded_rows, put_together, table_columns
+from deltamerge.merge.executors.written_rows import collect_output, put_together, table_columns, write_output
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.declined import Declined
@@ -37,14 +37,7 @@ from deltamerge.scan.paths import spark_spellings
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import job_description
 from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
-from deltamerge.write.append_only import refuse_append_only
-from deltamerge.write.data_files import (
-    WrittenFiles,
-    collect_files,
-    collect_files_with_changes,
-    write_rows,
-    write_rows_with_changes,
-)
+from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.deletion_vectors import NO_VECTORS, write_deletion_vectors
 from deltamerge.write.patching import Patch, patch_files, patchable
 
@@ -107,9 +100,7 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
     touched = TouchedFiles(files, (), matches.rows_by_clause, matches.has_competing)
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched))
     if files:
-        refuse_append_only(
-            execution.snapshot, execution.table.name, f"the {merge.statement.verb} updates or deletes rows"
-        )
+        execution.refuse_append_only()
     written, counts, second_scan = NOTHING_WRITTEN, None, -1
     if touched.rewrite or (merge.inserts and summary.row_count):
         second_scan = summary.row_count
@@ -158,8 +149,7 @@ def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
             with python_workers():
                 observation = _write_parts(changes, parts, scanned)
         patched = patching.result()
-    collect = collect_files_with_changes if execution.writes_change_data else collect_files
-    written = collect(execution.write_target).with_files_of(patched)
+    written = collect_output(execution).with_files_of(patched)
     return written, None if observation is None else counted(observation, execution.merge.clauses)
 
 
@@ -222,7 +212,7 @@ def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
 
 def _unchanged(changes: SparkChanges) -> DataFrame:
     table, matches = changes.execution.table, changes.matches
-    target = scan_rows_to_write(changes.execution, changes.copied).renamed()
+    target = scan_rows(changes.execution, changes.copied, to_write=True).renamed()
     changed = {uri: matches.changed[file.path] for file in changes.copied for uri in spark_spellings(table, file)}
     return changes.rows.unchanged(target.frame, changed)
 
@@ -242,10 +232,9 @@ def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) ->
         kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
         frame, observation = observing_clauses(frame, merge.clauses, names, kept)
     rows, hidden = Rows(frame, changes.rows.columns), changes.rows.hidden_names
-    target = replace(execution.write_target, hidden_columns=hidden)
     if execution.writes_change_data:
         output = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
-        write_rows_with_changes(guarded_changes(execution, output), names.change_type, target)
     else:
-        write_rows(guarded_rows(execution, table_columns(rows, execution, hidden)), target)
+        output = table_columns(rows, execution, hidden)
+    write_output(execution, output, hidden)
     return observation

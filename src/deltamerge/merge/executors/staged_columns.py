@@ -1,4 +1,4 @@
-"""What a key lookup keeps of each source row: its own columns, and what Spark computes of it."""
+"""What a key lookup stages of each source row: its own columns, and what Spark computes of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltamerge.write.identity_columns import identity_column
 
 @dataclass(frozen=True)
 class StagedColumns:
-    """What is kept of each source row.
+    """What is staged of each source row.
 
     Args:
         own: The columns that are the source's as they are, by name: their positions there.
@@ -35,7 +35,6 @@ class StagedColumns:
         chosen: Those of the computed ones that hold clauses' numbers and need no Spark.
     """
 
-    keys: tuple[str, ...]
     own: Mapping[str, int]
     updates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     matched: str | None = None
@@ -58,36 +57,32 @@ class StagedColumns:
         return sorted(frozenset[int]().union(*(choice.columns for choice in self.chosen.values())))
 
 
-def columns_to_keep(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    """Return what is kept of each source row."""
-    return _every_column(execution, recipe) if recipe.by_spark else _written_columns(execution, recipe)
-
-
-def _every_column(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    names = execution.merge.names
-    own = {names.source(index): index for index in range(len(execution.merge.source_schema))}
-    return StagedColumns(tuple(names.source(index) for index in recipe.keys.source), own)
+def columns_to_stage(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
+    """Return what is staged of each source row: all of it where Spark writes the rows."""
+    if recipe.by_spark:
+        names = execution.merge.names
+        return StagedColumns({names.source(index): index for index in range(len(execution.merge.source_schema))})
+    return _written_columns(execution, recipe)
 
 
 def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
     merge, references, names = execution.merge, execution.references, execution.merge.names
-    columns = _Columns(execution)
-    keys = tuple(columns.of_source(index) for index in recipe.keys.source)
+    columns, clauses = _Columns(execution), recipe.clauses
+    for index in recipe.keys.source:
+        columns.of_source(index)
     updated = {
-        code_of(clause): columns.of_clause(clause, recipe.pair_columns.get(code_of(clause), {}))
-        for clause in recipe.updates
+        code_of(clause): columns.of_clause(clause, recipe.pair_values.columns.get(code_of(clause), {}))
+        for clause in clauses.updates
     }
-    updates_hold = recipe.pair_holds
-    if not recipe.reads_pairs:
-        updates_hold = columns.derive(recipe.updates)
-    for index in (*read_of_pairs(execution, recipe), *recipe.asked_of_source):
+    updates_hold = recipe.pair_values.holds if recipe.reads_pairs else columns.derive(clauses.updates)
+    for index in (*read_of_pairs(execution, recipe), *recipe.choices.source_columns):
         columns.of_source(index)
     matched = None
-    if recipe.matched and not recipe.takes_all and recipe.pairs is None and not recipe.reads_pairs:
-        taken, numbers = F.col(names.clause("matched")), [n for kind, n in recipe.numbers if kind == "matched"]
+    if clauses.matched and not clauses.take_all and recipe.choices.pair is None and not recipe.reads_pairs:
+        taken, numbers = F.col(names.clause("matched")), [n for kind, n in clauses.numbers if kind == "matched"]
         matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
         columns.choose(matched, references.source_choice(merge.matched, numbers))
-    inserting = [clause for clause in merge.not_matched if clause.action == "insert"]
+    inserting = merge.inserting
     inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
     inserts_hold = columns.derive(inserting)
     clause = None
@@ -96,7 +91,6 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         numbers = [c.number for c in merge.not_matched]
         columns.choose(clause, references.source_choice(merge.not_matched, numbers))
     return StagedColumns(
-        keys=keys,
         own=columns.own,
         updates=updated,
         matched=matched,
@@ -112,9 +106,9 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
 
 def read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Iterable[int]:
     """Return the positions of the source's columns that Spark reads of pairs."""
-    if recipe.reads_pairs and recipe.pair_source is None:
+    if recipe.reads_pairs and recipe.pair_values.source is None:
         return range(len(execution.merge.source_schema))
-    return recipe.pair_source or ()
+    return recipe.pair_values.source or ()
 
 
 class _Columns:
@@ -166,7 +160,7 @@ class _Columns:
             if isinstance(output, TakeTarget):
                 continue
             if isinstance(output, TakeDefault) and identity_column(column) is not None:
-                # It follows from the row's number, which is known once all rows are kept.
+                # It follows from the row's number, which is known once all rows are staged.
                 continue
             if column.name in of_pairs:
                 found[column.name] = of_pairs[column.name]

@@ -24,8 +24,7 @@ from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
-from deltamerge.merge.executors.placement import fits_driver
-from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_keep, read_of_pairs
+from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_stage, read_of_pairs
 from deltamerge.merge.output.clause_expressions import (
     evaluate_not_matched,
     generate_clause_values,
@@ -49,13 +48,13 @@ from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import collected, python_workers
 from deltamerge.workers.decoded_files import DECODED_SCHEMA, decoding, decoding_work
 from deltamerge.workers.key_index import KeyIndex, write_index
-from deltamerge.workers.key_lookup import comparable_keys
+from deltamerge.workers.source_keys import comparable_keys
 from deltamerge.workers.staged_rows import (
     STAGED_SUFFIX,
     TOO_MANY,
-    KeptFile,
-    KeptRows,
+    StagedFile,
     StagedRows,
+    Staging,
     in_order,
     open_staged,
     staged_schema,
@@ -71,8 +70,8 @@ _ROW_BITS = 33
 @dataclass(frozen=True)
 class StagedSource:
     columns: StagedColumns
-    kept: KeptRows
-    rows: int
+    rows: StagedRows
+    row_count: int
     bytes: int
     bytes_in_memory: int
     summary: SourceSummary
@@ -87,9 +86,9 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
         Declined: It is not plain Parquet files, it has too many rows, or tasks write to another machine's disk.
     """
     steps, in_place = execution.steps, execution.plan.source.choice == "in_place"
-    columns = columns_to_keep(execution, recipe)
+    columns = columns_to_stage(execution, recipe)
     if execution.plan.source.choice == "none":
-        return StagedSource(columns, KeptRows(()), rows=0, bytes=0, bytes_in_memory=0, summary=NO_ROWS)
+        return StagedSource(columns, StagedRows(()), row_count=0, bytes=0, bytes_in_memory=0, summary=NO_ROWS)
     if not in_place:
         with steps.step("materialize_source", "materializing the source"), _computing(execution, columns):
             return _are_there(execution, _staged(execution, recipe, columns))
@@ -109,7 +108,7 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
 def look_in_place(execution: Execution) -> None:
     """Raise Declined where the source's own files do not hold its rows."""
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
-    _in_place(execution, recipe, columns_to_keep(execution, recipe))
+    _in_place(execution, recipe, columns_to_stage(execution, recipe))
 
 
 @contextmanager
@@ -125,11 +124,11 @@ def _computing(execution: Execution, columns: StagedColumns) -> Iterator[None]:
 
 
 def _are_there(execution: Execution, staged: StagedSource) -> StagedSource:
-    check_there(execution, (*staged.kept.files, *staged.kept.computed))
+    check_there(execution, (*staged.rows.files, *staged.rows.computed))
     return staged
 
 
-def check_there(execution: Execution, files: Sequence[KeptFile]) -> None:
+def check_there(execution: Execution, files: Sequence[StagedFile]) -> None:
     """Check that tasks write where the driver reads: a session may be on another machine."""
     written = [file.path for file in files if file.is_arrow]
     there = set(execution.files.names(execution.scratch)) if written else set()
@@ -143,12 +142,11 @@ def _name(path: str) -> str:
 
 def with_index(execution: Execution, source: StagedSource, recipe: LookupRecipe) -> StagedSource:
     """Sort the keys of a source with very many rows, which tasks then search."""
-    if source.rows <= execution.limits.source_rows:
+    if source.row_count <= execution.limits.source_rows:
         return source
     path = f"{execution.scratch}/keys.arrow"
     try:
-        compared = recipe.compared(source.columns.keys)
-        keys = comparable_keys(execution.files, source.kept, compared, recipe.on_source)
+        keys = comparable_keys(execution.files, source.rows, recipe.compared, recipe.choices.on_source)
         return replace(source, index=write_index(execution.files, path, keys))
     except (ValueError, pa.ArrowException) as error:
         raise Declined("match", "key_lookup", str(error)) from error
@@ -156,24 +154,23 @@ def with_index(execution: Execution, source: StagedSource, recipe: LookupRecipe)
 
 def with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
     """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out."""
-    if source.rows < source.summary.row_count:
+    if source.row_count < source.summary.row_count:
         return source
     if source.index is not None:
         nulls, repeated = source.index.without_key, source.index.repeated
     else:
-        nulls, repeated = _nulls_and_repeated(source, recipe, keys)
+        nulls, repeated = _nulls_and_repeated(recipe, keys)
     counted = replace(source, has_unique_keys=repeated == 0)
-    if recipe.on_source is not None or recipe.on_target is not None:
+    if recipe.choices.on_source is not None or recipe.choices.on_target is not None:
         # What else ON requires may be why keys repeat.
         return counted
     return replace(counted, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
 
 
-def _nulls_and_repeated(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> tuple[int, int]:
+def _nulls_and_repeated(recipe: LookupRecipe, keys: pa.Table) -> tuple[int, int]:
     whole = keys
     # NULL is a value of a key that equals others in it.
-    kinds = zip(source.columns.keys, recipe.keys.null_safe, strict=True)
-    for name in {name for name, null_safe in kinds if not null_safe}:
+    for name in {key.source for key in recipe.compared if not key.null_safe}:
         whole = whole.filter(pc.is_valid(whole.column(name))) if whole.column(name).null_count else whole
     different = whole.group_by(keys.column_names).aggregate([])
     return len(keys) - len(whole), len(whole) - len(different)
@@ -182,13 +179,12 @@ def _nulls_and_repeated(source: StagedSource, recipe: LookupRecipe, keys: pa.Tab
 def with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
     """Narrow what the source's keys require of a target row by the gaps between them."""
     predicate = source.summary.predicate
-    ranged = ranged_keys(recipe.keys.keys)
-    names = [name for name, key in zip(source.columns.keys, recipe.keys.keys, strict=True) if key in ranged]
+    names = [name for name, _ in _ranged(recipe)]
     if not isinstance(predicate, And) or len(predicate.parts) != len(names):
         return source
     parts: list[Predicate] = []
     for part, name in zip(predicate.parts, names, strict=True):
-        if isinstance(part, InRanges) and may_have_key_ranges(part.type_name, source.rows):
+        if isinstance(part, InRanges) and may_have_key_ranges(part.type_name, source.row_count):
             found = key_ranges(keys.column(name))
             parts.append(part if found is None else replace(part, ranges=found))
         else:
@@ -202,27 +198,28 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     wanted: dict[str, pa.DataType] = {}
     set_to = {name for each in (*columns.updates.values(), *columns.inserts.values()) for name in each.values()}
     taken = [index for name, index in columns.own.items() if name in set_to]
-    looked_at = [*taken, *recipe.keys.source, *recipe.asked_of_source, *read_of_pairs(execution, recipe)]
+    looked_at = [*taken, *recipe.keys.source, *recipe.choices.source_columns, *read_of_pairs(execution, recipe)]
     for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
         column = merge.source_schema.fields[index]
         kind = arrow_type(column.dataType)
         if kind is None or CHAR_VARCHAR_TYPE in (column.metadata or {}):
             raise Declined("source", "in_place", f"its column {column.name} is of type {type_name(column)}")
         wanted[column.name] = kind
-    ranged = ranged_keys(recipe.keys.keys)
-    names = [in_files[name] for name, key in zip(columns.keys, recipe.keys.keys, strict=True) if key in ranged]
+    ranged = _ranged(recipe)
+    names = [in_files[name] for name, _ in ranged]
     found = plain_parquet(merge.statement.source, wanted, names, execution.files, execution.table.store.root)
     if isinstance(found, NotPlain):
         raise Declined("source", "in_place", found.reason)
     values: dict[str, Any] = {"n": sum(found.rows), "last": None}
     for index, (low, high) in enumerate(found.ranges):
         # How many are NULL is not known, and counts only where NULL equals NULL.
-        known = 0 if ranged[index].key.null_safe else values["n"]
+        known = 0 if ranged[index][1].key.null_safe else values["n"]
         values |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": known, f"bytes{index}": 0}
     summary = summary_of(values, recipe.keys.keys, {}, limits)
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
-    kept = KeptRows(found.files, in_files)
-    source = StagedSource(columns, kept, values["n"], found.bytes, found.bytes_in_memory, summary)
+    source = StagedSource(
+        columns, StagedRows(found.files, in_files), values["n"], found.bytes, found.bytes_in_memory, summary
+    )
     most = _most_bytes(execution)
     if source.bytes_in_memory > most:
         raise Declined("source", "in_place", f"it has more than {most >> 20:,} MiB, which each task would read")
@@ -246,8 +243,8 @@ def _decoded(execution: Execution, source: StagedSource, files: PlainParquet) ->
     spark, in_driver = execution.table.spark, execution.context.session.runs_in_local_mode
     found = tasks.run(spark, work, rows, DECODED_SCHEMA, in_driver=in_driver)
     size = sum(row["size"] for row in found)
-    kept = replace(source.kept, files=tuple(targets))
-    return _are_there(execution, replace(source, kept=kept, bytes=size, bytes_in_memory=size))
+    decoded = replace(source.rows, files=tuple(targets))
+    return _are_there(execution, replace(source, rows=decoded, bytes=size, bytes_in_memory=size))
 
 
 def _with_chosen(execution: Execution, source: StagedSource) -> StagedSource | None:
@@ -255,10 +252,10 @@ def _with_chosen(execution: Execution, source: StagedSource) -> StagedSource | N
     columns, fields = source.columns, execution.merge.source_schema.fields
     if not columns.chosen:
         return source
-    asked = {str(index): fields[index].name for index in columns.asked or [columns.own[columns.keys[0]]]}
-    if source.rows * len(asked) > execution.limits.collected_values:
+    asked = {str(index): fields[index].name for index in columns.asked or [next(iter(columns.own.values()))]}
+    if source.row_count * len(asked) > execution.limits.collected_values:
         return None
-    rows = open_staged(execution.files, replace(source.kept, names=asked), list(asked))
+    rows = open_staged(execution.files, replace(source.rows, names=asked), list(asked))
     numbers = {name: choice.of(rows) for name, choice in columns.chosen.items()}
     return _beside(execution, source, pa.table({**numbers, _place(execution): np.arange(len(rows))}))
 
@@ -268,14 +265,16 @@ def _place(execution: Execution) -> str:
 
 
 def _beside(execution: Execution, source: StagedSource, table: pa.Table) -> StagedSource:
-    file = KeptFile(f"{execution.scratch}/computed{STAGED_SUFFIX}", 0, 0)
+    file = StagedFile(f"{execution.scratch}/computed{STAGED_SUFFIX}", 0, 0)
     execution.files.write_arrow(file.path, [table])
     return _with_files(execution, source, (file,), table.nbytes)
 
 
-def _with_files(execution: Execution, source: StagedSource, computed: tuple[KeptFile, ...], size: int) -> StagedSource:
-    kept = replace(source.kept, computed=computed, position=_place(execution))
-    return replace(source, kept=kept, bytes=source.bytes + size, bytes_in_memory=source.bytes_in_memory + size)
+def _with_files(
+    execution: Execution, source: StagedSource, computed: tuple[StagedFile, ...], size: int
+) -> StagedSource:
+    rows = replace(source.rows, computed=computed, position=_place(execution))
+    return replace(source, rows=rows, bytes=source.bytes + size, bytes_in_memory=source.bytes_in_memory + size)
 
 
 def _with_computed(
@@ -298,12 +297,12 @@ def _with_computed(
     except AnalysisException as error:
         raise unknown from error
     frame = _evaluated(execution, recipe, numbered, columns).select(name, *_aliased(columns.computed))
-    if source.rows * len(columns.computed) <= execution.limits.collected_values:
+    if source.row_count * len(columns.computed) <= execution.limits.collected_values:
         # By way of the driver, which is faster than tasks for few rows.
         table = collected(frame)
         return _beside(execution, source, in_plain_types(table).combine_chunks())
     found = _stage(frame, execution, (), None)
-    return _with_files(execution, source, kept_files(found), sum(row["size"] for row in found))
+    return _with_files(execution, source, staged_files(found), sum(row["size"] for row in found))
 
 
 def _position(files: PlainParquet) -> Column:
@@ -318,20 +317,19 @@ def _position(files: PlainParquet) -> Column:
 
 
 def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> StagedSource:
-    """Let Spark compute the source once, and keep of its rows what the clauses write."""
+    """Let Spark compute the source once, and stage of its rows what the clauses write."""
     merge, names = execution.merge, execution.merge.names
     rows = _evaluated(execution, recipe, read_source(merge).frame, columns)
     own = (F.col(names.source(index)).alias(name) for name, index in columns.own.items())
     frame = rows.select(*own, *_aliased(columns.computed))
     # A row that no INSERT takes, and that nothing else needs, is only counted.
-    needed = merge.matched or recipe.by_source
-    ranged = ranged_keys(recipe.keys.keys)
-    keys = tuple(name for name, key in zip(columns.keys, recipe.keys.keys, strict=True) if key in ranged)
-    found = _stage(frame, execution, keys, None if needed else columns.clause, ranged)
+    needed = merge.matched or recipe.clauses.by_source
+    ranged = _ranged(recipe)
+    found = _stage(frame, execution, ranged, None if needed else columns.clause)
     return StagedSource(
         columns=columns,
-        kept=KeptRows(kept_files(found)),
-        rows=sum(row["kept"] for row in found),
+        rows=StagedRows(staged_files(found)),
+        row_count=sum(row["staged"] for row in found),
         bytes=sum(row["size"] for row in found),
         bytes_in_memory=sum(row["size"] for row in found),
         summary=_summary(found, recipe.keys.keys, len(ranged), execution.limits),
@@ -339,16 +337,11 @@ def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) 
 
 
 def _stage(
-    frame: DataFrame,
-    execution: Execution,
-    columns: tuple[str, ...],
-    clause: str | None,
-    keys: Sequence[JoinKey] = (),
+    frame: DataFrame, execution: Execution, keys: Sequence[tuple[str, JoinKey]], clause: str | None
 ) -> list[dict[str, Any]]:
-    types = [key.given.simpleString() for key in keys]
-    limits = execution.limits
-    most_bytes = _most_bytes(execution)
-    found = keep_rows(frame, execution, columns, types, clause, limits.indexed_rows, most_bytes)
+    limits, most_bytes = execution.limits, _most_bytes(execution)
+    types = [(name, key.given.simpleString()) for name, key in keys]
+    found = stage_rows(frame, execution, limits.indexed_rows, most_bytes, types, clause)
     if found is None:
         raise Declined(
             "match",
@@ -360,7 +353,7 @@ def _stage(
 
 
 def _most_bytes(execution: Execution) -> int:
-    """Return how many bytes of a source are kept: tasks map files of this machine, and read others.
+    """Return how many bytes of a source are staged: tasks map files of this machine, and read others.
 
     Where the disk is full, the write shall say so.
     """
@@ -371,24 +364,29 @@ def _most_bytes(execution: Execution) -> int:
     return max(limits.source_bytes, min(limits.mapped_bytes, free // 2))
 
 
-def keep_rows(
+def stage_rows(
     frame: DataFrame,
     execution: Execution,
-    columns: tuple[str, ...],
-    types: Sequence[str],
-    clause: str | None,
     most_rows: int,
     most_bytes: int,
+    keys: Sequence[tuple[str, str]] = (),
+    clause: str | None = None,
 ) -> list[dict[str, Any]] | None:
-    """Keep a frame's rows in Arrow files; None where they are more than may be kept."""
-    wanted = StagedRows(execution.scratch, columns, most_rows, most_bytes, clause)
+    """Stage a frame's rows in Arrow files; None where they are more than may be staged.
+
+    Args:
+        keys: The columns whose ranges are returned, with their types; else as in `Staging`.
+    """
+    wanted = Staging(execution.scratch, tuple(name for name, _ in keys), most_rows, most_bytes, clause)
     work, few = staging(execution.files, wanted), _few_rows(frame, execution)
     if few is not None:
         found = [row for batch in work(few.to_batches()) for row in batch.to_pylist()]
     else:
         with python_workers():
-            found = [row.asDict() for row in frame.mapInArrow(work, staged_schema(types)).collect()]
-    too_many = sum(row["kept"] for row in found) > most_rows
+            found = [
+                row.asDict() for row in frame.mapInArrow(work, staged_schema([kind for _, kind in keys])).collect()
+            ]
+    too_many = sum(row["staged"] for row in found) > most_rows
     return None if too_many or any(row["path"] == TOO_MANY for row in found) else found
 
 
@@ -401,7 +399,7 @@ def _few_rows(frame: DataFrame, execution: Execution) -> pa.Table | None:
     if not execution.context.session.runs_in_local_mode:
         return None
     estimated = estimated_bytes(frame)
-    if estimated > limits.collected_bytes or not fits_driver(execution, estimated, files=0):
+    if estimated > limits.collected_bytes or not execution.fits_driver(estimated, files=0):
         return None
     # Spark's estimate does not count the rows that a function such as explode makes of one.
     most = limits.collected_values // len(frame.columns)
@@ -410,8 +408,14 @@ def _few_rows(frame: DataFrame, execution: Execution) -> pa.Table | None:
     return rows if len(rows) < most else None
 
 
-def kept_files(found: list[dict[str, Any]]) -> tuple[KeptFile, ...]:
-    return tuple(KeptFile(row["path"], 0, 0) for row in found if row["kept"])
+def staged_files(found: list[dict[str, Any]]) -> tuple[StagedFile, ...]:
+    return tuple(StagedFile(row["path"], 0, 0) for row in found if row["staged"])
+
+
+def _ranged(recipe: LookupRecipe) -> list[tuple[str, JoinKey]]:
+    """Return the keys whose ranges are known, by their names in the staged rows."""
+    ranged = ranged_keys(recipe.keys.keys)
+    return [(name, key) for name, key in zip(recipe.key_names, recipe.keys.keys, strict=True) if key in ranged]
 
 
 def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int, limits: Limits) -> SourceSummary:
@@ -431,12 +435,13 @@ def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame, co
     rows = source_rows(source, merge)
     if recipe.by_spark:
         return rows.renamed().frame
-    if recipe.matched and recipe.pairs is None and not recipe.reads_pairs:
-        reached = merge.matched[:1] if recipe.takes_all else merge.matched
+    clauses = recipe.clauses
+    if clauses.matched and recipe.choices.pair is None and not recipe.reads_pairs:
+        reached = merge.matched[:1] if clauses.take_all else merge.matched
         rows = generate_precomputed_conditions(rows, reached, "matched", F.lit(True), names)
-        rows = generate_clause_values(rows, recipe.updates, "matched", names)
+        rows = generate_clause_values(rows, clauses.updates, "matched", names)
     rows = rows.renamed()
-    if any(clause.action == "insert" for clause in merge.not_matched):
+    if merge.inserts:
         rows = evaluate_not_matched(rows, merge)
     for derivation in columns.derivations:
         rows = with_derived(rows, merge, derivation)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import record_count
-from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution, MergeChanges
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFiles
-from deltamerge.merge.planning.target_files import target_files
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.scan.partition_rows import files_where
 from deltamerge.write.deletion_vectors import VectorChanges
@@ -18,8 +17,7 @@ def execute_whole_files(execution: Execution) -> MergeChanges:
     """Run a DELETE that takes all rows of a file or none. Delta: DeleteCommand, cases 1 and 2."""
     steps, (clause,) = execution.steps, execution.merge.clauses
     with steps.step("plan", "choosing the files to read"):
-        zone = execution.conf.session_time_zone
-        target = target_files(execution.snapshot, execution.references, NO_ROWS.predicate, zone)
+        target = execution.target_files(NO_ROWS.predicate)
     touched = NOTHING_TOUCHED
     with steps.step("find_touched_files", "evaluating the condition on partition values"):
         files = _taken(execution, target.files)
@@ -28,13 +26,8 @@ def execute_whole_files(execution: Execution) -> MergeChanges:
     return MergeChanges(
         execution=execution,
         source_rows=0,
-        second_scan_rows=-1,
         target=target,
         touched=touched,
-        written=NOTHING_WRITTEN,
-        inserted=0,
-        inserted_by_clause={},
-        copied=0,
         summary=NO_ROWS,
         vectors=VectorChanges(vectors_removed=sum(file.deletion_vector is not None for file in files)),
     )

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.write.constraints import checked
-from deltamerge.write.data_files import WrittenFiles, write_files, write_files_with_changes
+from deltamerge.write.data_files import (
+    WrittenFiles,
+    collect_files,
+    collect_files_with_changes,
+    write_rows,
+    write_rows_with_changes,
+)
 
 
 def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
@@ -22,26 +28,20 @@ def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()
     )
 
 
-def guarded_rows(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Make rows of the table ready to be written: put together by partition, constraints checked."""
-    return _checked(execution, repartition_if_needed(execution, frame))
+def guarded_rows(execution: Execution, frame: DataFrame, *, has_changes: bool = False) -> DataFrame:
+    """Make rows ready to be written: put together by partition, constraints checked.
 
-
-def guarded_changes(execution: Execution, frame: DataFrame) -> DataFrame:
-    """Make rows of the table and of its change data ready to be written; see `guarded_rows`."""
-    is_table_row = F.col(execution.merge.names.change_type).isNull()
-    return _checked(execution, repartition_if_needed(execution, frame), is_table_row)
-
-
-def _checked(execution: Execution, frame: DataFrame, is_table_row: Column | None = None) -> DataFrame:
+    Args:
+        has_changes: Whether rows of the change data are among them, which constraints are not about.
+    """
     target = execution.write_target
-    paths = [key.target.path for key in execution.context.references.on.equi_keys]
+    paths = [key.target.path for key in execution.references.on.equi_keys]
     return checked(
-        frame,
+        repartition_if_needed(execution, frame),
         target.schema,
         target.configuration,
         target.partition_columns,
-        is_table_row,
+        F.col(execution.merge.names.change_type).isNull() if has_changes else None,
         key=tuple(dict.fromkeys(path[0] for path in paths if len(path) == 1)),
     )
 
@@ -61,13 +61,16 @@ def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) 
     return frame.hint("rebalance") if many else frame
 
 
-def write_table_rows(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
-    target = replace(execution.write_target, hidden_columns=hidden)
-    return write_files(guarded_rows(execution, frame), target)
+def write_output(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> None:
+    """Write rows of the table, with its change data where the merge writes it; `collect_output` finds the files."""
+    target, has_changes = replace(execution.write_target, hidden_columns=hidden), execution.writes_change_data
+    guarded = guarded_rows(execution, frame, has_changes=has_changes)
+    if has_changes:
+        write_rows_with_changes(guarded, execution.merge.names.change_type, target)
+    else:
+        write_rows(guarded, target)
 
 
-def write_with_changes(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> WrittenFiles:
-    """Write rows of the table and of its change data."""
-    target = replace(execution.write_target, hidden_columns=hidden)
-    guarded = guarded_changes(execution, frame)
-    return write_files_with_changes(guarded, execution.merge.names.change_type, target)
+def collect_output(execution: Execution) -> WrittenFiles:
+    collect = collect_files_with_changes if execution.writes_change_data else collect_files
+    return collect(execution.write_target)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from deltamerge.merge.analysis.join_keys import NoPlainKeys, PlainKeys
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, arrow_type, has_plain_partitions, no, type_name, yes
+from deltamerge.merge.planning.fit import Fits, Operator, arrow_type, has_plain_partitions, no, type_name, yes
 from deltamerge.workers.table_columns import has_times
 
 INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
 
 
-def key_lookup(context: PlanningContext) -> Fits:
+def key_lookup(context: PlanningContext, _: str) -> Fits:
     """Key columns are compared in Arrow, file by file."""
     against = (
         _against_session(context)
@@ -76,7 +76,7 @@ def _against_by_source(context: PlanningContext) -> str | None:
     return None
 
 
-def anti_join(context: PlanningContext) -> Fits:
+def anti_join(context: PlanningContext, _: str) -> Fits:
     """Spark joins the source with the target's keys and keeps the rows without a match."""
     if not context.merge.statement.is_insert_only:
         return no("there are clauses that update or delete")
@@ -85,7 +85,7 @@ def anti_join(context: PlanningContext) -> Fits:
     return yes("there are only NOT MATCHED clauses, so it is enough to know which source rows have no match")
 
 
-def join(context: PlanningContext) -> Fits:
+def join(context: PlanningContext, _: str) -> Fits:
     """Spark joins source and target once, and the driver keeps the positions of the rows that change."""
     merge, limits, has_source = context.merge, context.limits, context.merge.statement.has_source
     if context.conf.materialize_source == "none" and has_source:
@@ -107,12 +107,12 @@ def join(context: PlanningContext) -> Fits:
     return yes("only rows that change are computed; the others are neither joined a second time nor shuffled")
 
 
-def join_files(_: PlanningContext) -> Fits:
+def join_files(_: PlanningContext, __: str) -> Fits:
     """Spark joins source and target to find the touched files, and joins these again as they are written."""
     return yes("it fits every merge: the touched files are joined with the source")
 
 
-def whole_files(context: PlanningContext) -> Fits:
+def whole_files(context: PlanningContext, _: str) -> Fits:
     """Files whose rows the condition takes all alike are removed by what the log has of them."""
     (clause,) = context.merge.clauses
     if clause.action != "delete":
@@ -124,12 +124,12 @@ def whole_files(context: PlanningContext) -> Fits:
     return yes("the condition only asks for partition columns, so whole files are removed and none is read")
 
 
-def operators(context: PlanningContext) -> tuple[tuple[str, Callable[[PlanningContext], Fits]], ...]:
+def operators(context: PlanningContext) -> Sequence[Operator]:
     """Return the ways to find the rows that change, in the order of preference."""
     return OPERATORS if context.merge.statement.has_source else WITHOUT_SOURCE
 
 
-WITHOUT_SOURCE: tuple[tuple[str, Callable[[PlanningContext], Fits]], ...] = (
+WITHOUT_SOURCE: Sequence[Operator] = (
     ("whole_files", whole_files),
     ("key_lookup", key_lookup),
     ("join", join),
@@ -137,7 +137,7 @@ WITHOUT_SOURCE: tuple[tuple[str, Callable[[PlanningContext], Fits]], ...] = (
 )
 """Of an UPDATE or DELETE, whose condition is like a NOT MATCHED BY SOURCE clause's."""
 
-OPERATORS: tuple[tuple[str, Callable[[PlanningContext], Fits]], ...] = (
+OPERATORS: Sequence[Operator] = (
     ("key_lookup", key_lookup),
     ("anti_join", anti_join),
     ("join", join),

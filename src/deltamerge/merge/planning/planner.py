@@ -7,7 +7,7 @@ source or in a file, it reports by `Declined`; the planner is then asked again, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
@@ -23,21 +23,15 @@ def make_plan(context: PlanningContext) -> MergePlan:
         DeltaAnalysisException: The plan that the session asks for does not fit (DELTAMERGE_EXECUTOR_NOT_AVAILABLE).
     """
     forced = context.conf.executor
+    operators = [(name, fit) for name, fit in matching.operators(context) if forced in ("auto", PLAN_NAMES[name])]
     declined: list[Alternative] = []
-    for name, fit in matching.operators(context):
-        if forced not in ("auto", PLAN_NAMES[name]):
-            continue
-        found = _ruled_out(context, "match", name) or fit(context)
-        if not found.fits:
-            declined.append(Alternative("match", name, found.reason))
-            continue
-        rest = _complete(context, name)
+    for match in _candidates(context, "match", operators, "", declined):
+        rest = _complete(context, match.choice)
         if isinstance(rest, Alternative):
-            declined.append(Alternative("match", name, rest.reason))
+            declined.append(Alternative("match", match.choice, rest.reason))
             continue
-        reason = found.reason if forced == "auto" else "spark.deltamerge.merge.executor asks for it"
-        match = Decision(name, reason, tuple(declined))
-        return MergePlan(match, rest.source, rest.changed_rows, rest.unchanged_rows)
+        reason = match.reason if forced == "auto" else "spark.deltamerge.merge.executor asks for it"
+        return MergePlan(replace(match, reason=reason, declined=tuple(declined)), *rest)
     verb = context.merge.statement.verb
     against = "; ".join(alternative.reason for alternative in declined) or f"no {verb} runs so"
     if forced == "auto":
@@ -49,29 +43,19 @@ def make_plan(context: PlanningContext) -> MergePlan:
     )
 
 
-@dataclass(frozen=True)
-class _Rest:
-    source: Decision
-    changed_rows: Decision
-    unchanged_rows: Decision
-
-
-def _complete(context: PlanningContext, match: str) -> _Rest | Alternative:
-    """Make the other decisions for a way to find matches; return the last reason against it where one has no answer.
+def _complete(context: PlanningContext, match: str) -> tuple[Decision, Decision, Decision] | Alternative:
+    """Decide on source, changed rows and unchanged rows; return the last reason against it where one has no answer.
 
     A way to make changed rows may leave no way to treat the unchanged ones, so both are chosen together.
     """
     declined: list[Alternative] = []
     for changed in _candidates(context, "changed_rows", changed_rows.OPERATORS[match], match, declined):
         unchanged = _first(context, "unchanged_rows", unchanged_rows.OPERATORS[match], changed.choice)
-        if isinstance(unchanged, Alternative):
-            declined.append(Alternative("changed_rows", changed.choice, unchanged.reason))
-            continue
         source = _first(context, "source", sources.operators(context, match), changed.choice)
-        if isinstance(source, Alternative):
-            declined.append(Alternative("changed_rows", changed.choice, source.reason))
-            continue
-        return _Rest(source, Decision(changed.choice, changed.reason, tuple(declined)), unchanged)
+        if isinstance(unchanged, Decision) and isinstance(source, Decision):
+            return source, replace(changed, declined=tuple(declined)), unchanged
+        against = unchanged if isinstance(unchanged, Alternative) else source
+        declined.append(Alternative("changed_rows", changed.choice, against.reason))
     return declined[-1]
 
 
@@ -100,7 +84,7 @@ def _first(
     """Return the first operator that fits, or the last one's reason."""
     declined: list[Alternative] = []
     for found in _candidates(context, decision, operators, before, declined):
-        return Decision(found.choice, found.reason, tuple(declined))
+        return replace(found, declined=tuple(declined))
     return declined[-1]
 
 
