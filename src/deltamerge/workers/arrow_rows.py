@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltamerge.workers.answers import answer
 from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE, ChangeWriter
 from deltamerge.workers.file_columns import read_columns
 from deltamerge.workers.files import Files
@@ -38,19 +39,10 @@ from deltamerge.workers.table_columns import plain_type
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 # Into a store that takes long to answer; each file in work is in memory.
 _FILES_AT_ONCE = 4
-_TYPES = {"BIGINT": pa.int64(), "STRING": pa.string(), "BINARY": pa.binary()}
-_DONE = {
-    "rows": "BIGINT",
-    "detail": "STRING",
-    "path": "STRING",
-    "size": "BIGINT",
-    "footer": "BINARY",
-    "change_path": "STRING",
-    "change_rows": "BIGINT",
-    "change_size": "BIGINT",
-    "unfit": "STRING",
-}
-DONE_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _DONE.items())
+DONE_SCHEMA = (
+    "rows BIGINT, detail STRING, path STRING, size BIGINT, footer BINARY, change_path STRING, change_rows BIGINT, "
+    "change_size BIGINT, unfit STRING"
+)
 
 
 def writing(files: Files, new: NewRows) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -83,14 +75,10 @@ def _done(source: _Source, work: Mapping[str, Any]) -> pa.RecordBatch:
         with ChangeWriter(source.files, work["changes"], new.schema, new.options, new.metadata) as changes:
             written = _patched(work, source, changes) if "source" in work else _new_file(work, source, counts, changes)
     except (ValueError, OSError, pa.ArrowException) as error:
-        return _answer(0, "{}", work["target"], 0, b"", "", 0, 0, str(error))
-    done = written.rows, json.dumps(counts), work["target"], written.size, written.footer
-    return _answer(*done, *changes.done, None)
-
-
-def _answer(*values: object) -> pa.RecordBatch:
-    arrays = [pa.array([value], _TYPES[kind]) for value, kind in zip(values, _DONE.values(), strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, list(_DONE))
+        return answer(DONE_SCHEMA, {"path": work["target"], "unfit": str(error)})
+    done = {"rows": written.rows, "detail": json.dumps(counts), "path": work["target"]}
+    of_changes = dict(zip(("change_path", "change_rows", "change_size"), changes.done, strict=True))
+    return answer(DONE_SCHEMA, {**done, "size": written.size, "footer": written.footer, **of_changes})
 
 
 class _Source:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltamerge.workers.answers import answer
 from deltamerge.workers.files import Files
 from deltamerge.workers.staged_rows import StagedFile
 from deltamerge.workers.table_columns import in_plain_types
@@ -32,8 +33,7 @@ def decoding(files: Files, columns: Sequence[str]) -> Callable[[Iterable[pa.Reco
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for work in map(json.loads, batch.column("work").to_pylist()):
-                found = {"path": [work["target"]], "size": [_decode(files, work, columns)]}
-                yield pa.RecordBatch.from_pydict(found)
+                yield answer(DECODED_SCHEMA, {"path": work["target"], "size": _decode(files, work, columns)})
 
     return decode
 

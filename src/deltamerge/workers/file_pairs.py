@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltamerge.workers.answers import answer
 from deltamerge.workers.file_columns import check_columns, check_holds_any, read_columns, read_row_groups
 from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files
@@ -41,12 +42,6 @@ PAIRS_SCHEMA = (
 rows of the file those name, and how many each clause takes, by its number, as JSON. Or a file, an empty path for all,
 and the reason why it cannot be read in this way."""
 
-_STRINGS = ("file", "path", "rows_by_clause", "reason")
-_ANSWER = pa.schema(
-    (name, pa.string() if name in _STRINGS else pa.int64())
-    for name in ("file", "path", "pairs", "taken", "taken_rows", "rows_by_clause", "reason")
-)
-
 
 def pairing(
     files: Files, lookup: KeyLookup, folder: str
@@ -71,9 +66,9 @@ def pairing(
                 given[is_joined].append(_File(files, name, path, json.loads(values), read_blocks(batch, row)))
         try:
             for found in _answers(files, given, lookup, folder):
-                yield pa.RecordBatch.from_pylist(found, _ANSWER)
+                yield answer(PAIRS_SCHEMA, *found)
         except _UnfitError as unfit:
-            yield pa.RecordBatch.from_pylist([{"file": unfit.file, "reason": unfit.reason}], _ANSWER)
+            yield answer(PAIRS_SCHEMA, {"file": unfit.file, "reason": unfit.reason})
 
     return pair
 

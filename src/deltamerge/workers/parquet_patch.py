@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.workers.answers import answer
 from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files, Output
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
@@ -358,13 +359,7 @@ def patching(files: Files, form: FileForm) -> Callable[[Iterable[pa.RecordBatch]
                 source, target, row_id, version = (batch.column(name)[row].as_py() for name in names)
                 path = files.attempt_path(target)
                 done = patch_file(files, source, path, read_blocks(batch, row), form, Origin(row_id, version))
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "path": [path],
-                        "rows": pa.array([done.rows], pa.int64()),
-                        "size": pa.array([done.size], pa.int64()),
-                        "footer": pa.array([done.footer], pa.binary()),
-                    }
-                )
+                found = {"path": path, "rows": done.rows, "size": done.size, "footer": done.footer}
+                yield answer(PATCH_SCHEMA, found)
 
     return patch

@@ -79,13 +79,12 @@ def test_rows_that_go_to_another_partition(tmp_path: Path) -> None:
     lookup.recipe.clauses.moving = {0: ("p",)}
     of_a = lookup.pairs("a", row_pairs([1, 3, 4, 6, 7], [0, 1, 2, 3, 0], [0, 0, 0, 1, NO_CLAUSE]))
     of_b = lookup.pairs("b", row_pairs([5], [1], [0]))
-    apart = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [of_a, of_b], None)
-    stay, same = apart.stay
+    (stay, same), moved = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [of_a, of_b], None)
     assert found(stay) == [(1, 0, 0), (3, 1, MOVED), (4, 2, MOVED), (6, 3, 1)]
     assert stay.rows_by_clause == {0: 1, 1: 1, MOVED: 2}
     assert same is of_b
     null = "pp=__HIVE_DEFAULT_PARTITION__/day=2024-02-29/"
-    assert {at: [found(pairs) for pairs in there] for at, there in apart.moved.items()} == {
+    assert {at: [found(pairs) for pairs in there] for at, there in moved.items()} == {
         "pp=b/day=2024-02-29/": [[(3, 1, 0)]],
         null: [[(4, 2, 0)]],
     }
@@ -97,10 +96,10 @@ def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
     lookup.recipe.pair_values.names = frozenset({"computed", "then"})
     values = lookup.stage("values", {"computed": ["b", "a"], "then": [DAY, date(1, 1, 1)]})
     rows = replace(row_pairs([0, 1], [-1, -1], [-2, -2]), values=np.array([1, 0]))
-    apart = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("b", rows)], values)
-    assert found(apart.stay[0]) == [(0, -1, MOVED), (1, -1, -2)]
-    ((there,),) = apart.moved.values()
-    assert list(apart.moved) == ["pp=a/day=0001-01-01/"]
+    (stay,), moved = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("b", rows)], values)
+    assert found(stay) == [(0, -1, MOVED), (1, -1, -2)]
+    ((there,),) = moved.values()
+    assert list(moved) == ["pp=a/day=0001-01-01/"]
     assert there.read().values is not None
     assert found(there) == [(0, -1, -2)]
 

@@ -121,7 +121,7 @@ def test_source_in_place_or_staged(tmp_path: Path) -> None:
     assert plan.source.reason == "the source is nothing but Parquet files, which PyArrow reads"
     plan = plan_of(tmp_path / "all", UPSERT, conf={"materialize_source": "all"})
     assert plan.source.choice == "staged"
-    assert plan.source.reason == "Spark computes the source once; its rows are kept in Arrow files for the lookup"
+    assert plan.source.reason == "Spark computes the source once; its rows are staged in Arrow files for the lookup"
     assert declined_of(plan)["source", "in_place"] == "spark.databricks.delta.merge.materializeSource is all"
 
 

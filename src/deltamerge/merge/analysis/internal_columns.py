@@ -58,7 +58,6 @@ class InternalColumns:
     """The rows that one joined row becomes."""
 
     def target(self, index: int) -> str:
-        """Return the name of the target's column at a position."""
         return f"{self.prefix}target_{index}"
 
     def visible(self, index: int) -> str:
@@ -66,11 +65,9 @@ class InternalColumns:
         return f"{self.prefix}visible_{index}"
 
     def source(self, index: int) -> str:
-        """Return the name of the source's column at a position."""
         return f"{self.prefix}source_{index}"
 
     def condition(self, action: str, index: int) -> str:
-        """Return the name of a precomputed clause condition."""
         return f"{self.prefix}{action}_condition_{index}_"
 
     def clause(self, kind: str) -> str:
@@ -95,7 +92,6 @@ class InternalColumns:
         return f"{self.prefix}{kind}_{clause}_holds"
 
     def output(self, index: int) -> str:
-        """Return the name of an output column."""
         return f"{self.prefix}output_{index}"
 
     def copy(self, index: int) -> str:

@@ -50,15 +50,13 @@ class PlainKeys:
         compared: For each the type in which both sides are compared.
     """
 
-    target: tuple[str, ...]
-    source: tuple[int, ...]
-    compared: tuple[DataType, ...]
-    keys: tuple[JoinKey, ...]
+    keys: tuple[JoinKey, ...] = ()
+    source: tuple[int, ...] = ()
+    compared: tuple[DataType, ...] = ()
 
     @property
-    def null_safe(self) -> tuple[bool, ...]:
-        """For each whether NULL equals NULL."""
-        return tuple(key.key.null_safe for key in self.keys)
+    def target(self) -> tuple[str, ...]:
+        return tuple(key.key.target.path[0] for key in self.keys)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | NoPlainK
     """Return the keys by which Arrow finds the matches, or what in ON is against that."""
     if not on.equi_keys:
         return NoPlainKeys("ON equates no column of the target with one of the source")
-    targets, sources, compared, keys = [], [], [], []
+    sources, compared, keys = [], [], []
     for key in on.equi_keys:
         if key.source_path is None or len(key.source_path) > 1 or len(key.target.path) > 1:
             return NoPlainKeys(f"ON compares {key.target.path[0]} with an expression or a nested field")
@@ -98,12 +96,12 @@ def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | NoPlainK
             reason = f"the key {column.name} is {types[0]} in the target and {types[1]} in the source"
             return NoPlainKeys(reason, is_cast=True)
         compared.append(common)
-        targets.append(key.target.path[0])
         sources.append(source)
         keys.append(JoinKey(key, given, column.dataType))
-    if len(set(targets)) < len(targets):
+    found = PlainKeys(tuple(keys), tuple(sources), tuple(compared))
+    if len(set(found.target)) < len(keys):
         return NoPlainKeys("ON equates a column of the target twice")
-    return PlainKeys(tuple(targets), tuple(sources), tuple(compared), tuple(keys))
+    return found
 
 
 def _compared_as(target: DataType, source: DataType) -> DataType | None:

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -161,11 +161,10 @@ def _partitions(changes: ArrowChanges) -> Partitions:
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched)))
     pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
     execution, recipe, staged = changes.execution, changes.recipe, changes.staged
-    apart = moved_rows(execution, recipe, staged, pairs, changes.values)
-    changed = apart.stay
+    changed, moved = moved_rows(execution, recipe, staged, pairs, changes.values)
     if execution.writes_deletion_vectors and not changes.writes_change_data:
         changed = tuple(found for found in changed if changes.updated(found))
-    partitions = partitions_of(execution, recipe, staged, changes.matched, changed, apart.moved)
+    partitions = partitions_of(execution, recipe, staged, changes.matched, changed, moved)
     for root in changes.roots:
         for folder in sorted({partition.folders for partition in partitions.each}):
             changes.execution.table.store.make_folder(f"{root}/{folder}")
@@ -188,50 +187,28 @@ def _remove_empty_folders(changes: ArrowChanges, partitions: Sequence[Partition]
 
 def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
     """Describe the files to be written, the ones that take longest first."""
+    by_vectors, located = changes.execution.writes_deletion_vectors, changes.located
     changed: list[str] = []
     new: list[str] = []
     for number, partition in enumerate(partitions):
+        new_files = partial(changes.new_files, partition)
         if _is_small(changes, partition):
-            new += _one_item(changes, partition, number)
+            files, (inserted,) = located(partition.pairs), partition.inserted or ((0, 0),)
+            whole, updated = ((), files) if by_vectors else (files, ())
+            target, moved = new_files("part", number, 0), located(partition.moved)
+            new.append(new_file_work(*target, rewritten=whole, changed=updated, moved=moved, inserted=inserted))
+            continue
+        if by_vectors:
+            for i, group in enumerate(_groups(changes, partition.pairs)):
+                changed.append(new_file_work(*new_files("changed", number, i), changed=located(group)))
         else:
-            changed += _changed_items(changes, partition, number)
-            new += [*_moved_items(changes, partition, number), *_new_items(changes, partition, number)]
+            for i, file in enumerate(located(partition.pairs)):
+                changed.append(patch_work(file, *new_files("kept", number, i)))
+        for i, group in enumerate(_groups(changes, partition.moved)):
+            new.append(new_file_work(*new_files("moved", number, i), moved=located(group)))
+        for i, inserted in enumerate(partition.inserted):
+            new.append(new_file_work(*new_files("part", number, i), inserted=inserted))
     return [*changed, *new]
-
-
-def _one_item(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    target = changes.new_files(partition, "part", number, 0)
-    files, moved = changes.located(partition.pairs), changes.located(partition.moved)
-    (inserted,) = partition.inserted or ((0, 0),)
-    if changes.execution.writes_deletion_vectors:
-        return [new_file_work(*target, changed=files, moved=moved, inserted=inserted)]
-    return [new_file_work(*target, rewritten=files, moved=moved, inserted=inserted)]
-
-
-def _changed_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    if not changes.execution.writes_deletion_vectors:
-        return [
-            patch_work(file, *changes.new_files(partition, "kept", number, i))
-            for i, file in enumerate(changes.located(partition.pairs))
-        ]
-    return [
-        new_file_work(*changes.new_files(partition, "changed", number, i), changed=changes.located(group))
-        for i, group in enumerate(_groups(changes, partition.pairs))
-    ]
-
-
-def _moved_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    return [
-        new_file_work(*changes.new_files(partition, "moved", number, i), moved=changes.located(group))
-        for i, group in enumerate(_groups(changes, partition.moved))
-    ]
-
-
-def _new_items(changes: ArrowChanges, partition: Partition, number: int) -> list[str]:
-    return [
-        new_file_work(*changes.new_files(partition, "part", number, i), inserted=inserted)
-        for i, inserted in enumerate(partition.inserted)
-    ]
 
 
 def _is_small(changes: ArrowChanges, partition: Partition) -> bool:

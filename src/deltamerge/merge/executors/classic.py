@@ -14,9 +14,9 @@ from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.deletion_vectors import delete_rows, fit_the_driver
+from deltamerge.merge.executors.classic_vectors import delete_rows, fit_the_driver
 from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
-from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, unmatched_of, write_inserts
+from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, unmatched_by_number, write_inserts
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
@@ -26,8 +26,7 @@ from deltamerge.merge.executors.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
-from deltamerge.merge.executors.row_search import finds_rows
-from deltamerge.merge.executors.target_scan import first_side, matching_side, scan_rows
+from deltamerge.merge.executors.target_scan import finds_rows, first_side, matching_side, scan_rows
 from deltamerge.merge.executors.touched_files import (
     NOTHING_TOUCHED,
     TouchedFiles,
@@ -37,9 +36,7 @@ from deltamerge.merge.executors.touched_files import (
 from deltamerge.merge.executors.written_rows import collect_output, table_columns, write_output
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.clause_expressions import (
-    evaluate_matched,
-    evaluate_not_matched,
-    evaluate_not_matched_by_source,
+    evaluate_clauses,
     generate_write_all_changes_output_cols,
     row_change,
     target_copy,
@@ -114,7 +111,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         ):
             if touched.only_matched:
                 matching = matching_side(execution, touched.only_matched, source.summary)
-                rows = unmatched_of(execution, rows, summary, matching)
+                rows = unmatched_by_number(execution, rows, summary, matching)
             written, counts = write_inserts(execution, rows, WHEN_NO_MATCHES)
     check_source_unchanged(second, summary.row_count)
     copied, inserted = count_rows(execution, touched, written)
@@ -277,12 +274,12 @@ def write_all_changes_rows(
         merge.output_schema.names,
     )
     rows = joined(source, target.joined, merge.condition, how)
-    rows = evaluate_matched(rows, merge, values=True)
+    rows = evaluate_clauses(rows, merge, "matched", values=True)
     if merge.not_matched:
-        rows = evaluate_not_matched(rows, merge)
+        rows = evaluate_clauses(rows, merge, "not_matched", values=True)
     if merge.not_matched_by_source:
         rows = with_unmatchable(rows, target.unmatchable)
-        rows = evaluate_not_matched_by_source(rows, merge, values=True)
+        rows = evaluate_clauses(rows, merge, "not_matched_by_source", values=True)
     return changes_output(merge, rows, defaults)
 
 

@@ -17,8 +17,7 @@ from deltamerge.merge.executors.row_counts import (
     inserts_by_clause,
     observing_clauses,
 )
-from deltamerge.merge.executors.row_search import finds_rows
-from deltamerge.merge.executors.target_scan import matching_side, scan_rows
+from deltamerge.merge.executors.target_scan import finds_rows, matching_side, scan_rows
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED
 from deltamerge.merge.executors.written_rows import (
     collect_output,
@@ -28,7 +27,7 @@ from deltamerge.merge.executors.written_rows import (
 )
 from deltamerge.merge.output.change_data import generate_inserted_rows
 from deltamerge.merge.output.clause_expressions import (
-    evaluate_not_matched,
+    evaluate_clauses,
     generate_all_action_exprs,
     generate_clause_output_exprs,
 )
@@ -63,7 +62,7 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
             unmatched = unmatched_source(merge, unmatched, scan_rows(execution, target.files))
         elif target.files and summary is not None:
             matching = matching_side(execution, target.files, summary)
-            unmatched = unmatched_of(execution, unmatched, summary, matching)
+            unmatched = unmatched_by_number(execution, unmatched, summary, matching)
         if summary is not None:
             together = put_together(execution, unmatched.frame, summary.partitions, summary.row_count)
             unmatched = Rows(together, unmatched.names)
@@ -85,13 +84,6 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
 def _source_count(source: Source, counted: Observation) -> int:
     rows = observed(counted).get("rows")
     return source.frame.count() if rows is None else int(rows)
-
-
-def unmatched_of(execution: Execution, rows: Rows, summary: SourceSummary, target: Rows) -> Rows:
-    broadcast = can_broadcast(
-        summary, execution.conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes
-    )
-    return unmatched_by_number(execution.merge, rows, target, broadcast=broadcast)
 
 
 def write_inserts(execution: Execution, unmatched: Rows, extra_op_type: str) -> tuple[WrittenFiles, RowCounts | None]:
@@ -122,14 +114,17 @@ def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
     return Rows(source.frame.join(target.frame, merge.condition, "left_anti"), source.names)
 
 
-def unmatched_by_number(merge: ResolvedMerge, source: Rows, target: Rows, *, broadcast: bool) -> Rows:
+def unmatched_by_number(execution: Execution, source: Rows, summary: SourceSummary, target: Rows) -> Rows:
     """Keep the source rows that match no target row, where the source returns the same rows at each read.
 
     A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
     numbers of the source rows that come back are few.
     """
-    names = merge.names
-    sent = Rows(F.broadcast(source.frame), source.names) if broadcast else source
+    merge, names = execution.merge, execution.merge.names
+    sent, threshold = source, execution.conf.auto_broadcast_join_threshold
+    broadcast = can_broadcast(summary, threshold, execution.limits.broadcast_key_bytes)
+    if broadcast:
+        sent = Rows(F.broadcast(source.frame), source.names)
     pairs = joined(sent, target, merge.condition, "inner")
     number = F.col(names.source_row_index)
     numbers = pairs.frame.select(number.alias(names.matched_source_row)).distinct()
@@ -162,7 +157,7 @@ def generate_inserts_only_output(
         extra_op_type: Delta's name for the route, for the log.
     """
     names = merge.names
-    rows = evaluate_not_matched(source.renamed(), merge)
+    rows = evaluate_clauses(source.renamed(), merge, "not_matched", values=True)
     number = F.col(names.clause("not_matched"))
     writing = {
         clause.number: generate_all_action_exprs(merge, clause, defaults)

@@ -6,10 +6,13 @@ returns pairs of rows. What changes is then written by PyArrow, or evaluated by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+
+from pyspark.sql import DataFrame
 
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors import arrow_changes, spark_changes
@@ -26,7 +29,6 @@ from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pa
 from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
-from deltamerge.merge.executors.scratch import scratch_folder
 from deltamerge.merge.executors.spark_changes import SparkChanges
 from deltamerge.merge.executors.staged_source import (
     StagedSource,
@@ -35,7 +37,7 @@ from deltamerge.merge.executors.staged_source import (
     with_index,
     with_keys_counted,
 )
-from deltamerge.merge.output.clause_expressions import evaluate_matched
+from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined, RowsCompete
@@ -51,7 +53,7 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
     Raises:
         Declined: It came out on the way that another operator must do a part of it.
     """
-    with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
+    with _scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         started = replace(execution, scratch=folder)
         recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
         source = _staged_source(started, recipe)
@@ -66,7 +68,7 @@ def _finds_rows(execution: Execution, read: tuple[StagedFile, ...], files: Seque
         read: The source's files as they were read first. Where they have changed, other keys may be in them now.
     """
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
-    with scratch_folder(execution, f"{execution.folder}/_staged") as folder:
+    with _scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         again = replace(execution, scratch=folder, opened=execution.files.for_one_run())
         staged = _staged_source(again, recipe)
         if staged.rows.files != read:
@@ -96,7 +98,7 @@ def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
 
     def stage() -> tuple[StagedSource, ExitStack]:
         with ExitStack() as files:
-            folder = files.enter_context(scratch_folder(execution, f"{execution.folder}-source"))
+            folder = files.enter_context(_scratch_folder(execution, f"{execution.folder}-source"))
             return stage_source(replace(execution, scratch=folder), recipe), files.pop_all()
 
     staged, _ = execution.kept.once(execution.source_key, stage, lambda kept: kept[1].close())
@@ -147,22 +149,24 @@ def _by_spark(
     target: TargetFiles,
     found: tuple[Pairs, ...],
 ) -> MergeChanges:
-    if generated_identities(execution.merge):
+    merge = execution.merge
+    if generated_identities(merge):
         execution = replace(execution, row_numbers=RowNumbers((0,), staged.row_count))
     pairs = PairFrames(execution, recipe, staged, found)
     if found:
-        check_visible(
-            execution.merge,
-            lambda: evaluate_matched(pairs.rows(found[:1], changing=False), execution.merge, values=True).frame,
-        )
+
+        def of_one_file() -> DataFrame:
+            rows = pairs.rows(found[:1], changing=False)
+            return evaluate_clauses(rows, merge, "matched", values=True).frame
+
+        check_visible(merge, of_one_file)
     if recipe.undecided and found:
         with execution.steps.step("find_touched_files", "evaluating conditions on matched rows"):
-            merge = execution.merge
             matches = find_matches(merge, pairs.rows(found, changing=False), None, str, of_source=True)
     else:
         matches = _matches_of(recipe, found, staged.row_count)
     _check_competing(execution, matches.has_competing)
-    source = source_rows(pairs.source_frame(), execution.merge)
+    source = source_rows(pairs.source_frame(), merge)
     changes = SparkChanges(execution, staged.summary, target, source, pairs.touched, matches)
     return spark_changes.write_changes(changes)
 
@@ -180,3 +184,24 @@ def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs], source_rows: int) 
         has_competing=any(pairs.taken > pairs.taken_rows for pairs in found),
         sources_fire_once=not fires_twice(found, source_rows),
     )
+
+
+@contextmanager
+def _scratch_folder(execution: Execution, name: str) -> Iterator[str]:
+    """Make a folder for staged rows and pairs, which driver and tasks open, and delete it with all that is in it.
+
+    Tasks do not make it, so that one that still runs when the run has failed leaves nothing.
+
+    Args:
+        name: Where in the table it is, unless the driver's own disk does.
+    """
+    store = execution.table.store
+    if not store.is_local and execution.context.session.runs_in_local_mode:
+        with tempfile.TemporaryDirectory(prefix="deltamerge-", ignore_cleanup_errors=True) as folder:
+            yield folder
+        return
+    try:
+        store.make_folder(name)
+        yield execution.located(name)
+    finally:
+        store.delete_folder(name)

@@ -160,10 +160,8 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     return LookupRecipe(
         keys=keys,
         compared=tuple(
-            ComparedKey(merge.names.source(of_source), before[name].name, arrow_type(kind), null_safe)
-            for of_source, name, kind, null_safe in zip(
-                keys.source, keys.target, keys.compared, keys.null_safe, strict=True
-            )
+            ComparedKey(merge.names.source(index), before[name].name, arrow_type(kind), key.key.null_safe)
+            for index, name, kind, key in zip(keys.source, keys.target, keys.compared, keys.keys, strict=True)
         ),
         changed=changed,
         clauses=clauses,

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import Execution, MergeChanges
 from deltamerge.merge.executors.matches import NO_MATCHES, Matches, find_matches
-from deltamerge.merge.executors.row_search import finds_rows
 from deltamerge.merge.executors.spark_changes import SparkChanges, write_changes
-from deltamerge.merge.executors.target_scan import first_side, target_side
+from deltamerge.merge.executors.target_scan import finds_rows, first_side, target_side
 from deltamerge.merge.executors.touched_files import find_touched_files
 from deltamerge.merge.output.frames import Rows, joined, source_rows
 from deltamerge.merge.planning.target_files import TargetFiles
@@ -67,8 +65,8 @@ class _Join:
             raise AssertionError("several source rows change one target row")
         return matches
 
-    def rows(self, changed: ChangedRows, files: Sequence[AddFile]) -> tuple[Rows, Rows | None]:
+    def rows(self, how: str, files: Sequence[AddFile]) -> tuple[Rows, Rows | None]:
         """Return the rows of both sides that belong together, of touched files."""
         side = target_side(self.execution, self.target, files, to_write=True)
-        rows = joined(self.source, side.joined, self.execution.merge.condition, changed.join_type)
+        rows = joined(self.source, side.joined, self.execution.merge.condition, how)
         return rows, side.unmatchable

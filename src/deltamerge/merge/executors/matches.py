@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
-from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluate_not_matched_by_source
+from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import Rows, with_unmatchable
 from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
 from deltamerge.spark import columns as F
@@ -57,10 +57,10 @@ def find_matches(
         path_of: Returns the path in the log of a file as the rows name it.
     """
     names, changing, skipping = merge.names, merge.changing, merge.skipping
-    rows = evaluate_matched(rows, merge, values=False)
+    rows = evaluate_clauses(rows, merge, "matched", values=False)
     if merge.changing_by_source:
         rows = with_unmatchable(rows, unmatchable)
-        rows = evaluate_not_matched_by_source(rows, merge, values=False)
+        rows = evaluate_clauses(rows, merge, "not_matched_by_source", values=False)
     places = [_place(_code(merge, [*changing, *skipping]), F.col(names.file_name), F.col(names.row_index))]
     if of_source:
         matched = F.when(F.col(names.source_row_present), _source_code(merge))

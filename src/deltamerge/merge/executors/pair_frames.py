@@ -15,7 +15,6 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.changed_rows import ChangedRows
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
@@ -69,7 +68,7 @@ class PairFrames:
     of_target: frozenset[int] | None = None
     of_source: frozenset[int] | None = None
 
-    def touched(self, _: ChangedRows, files: Sequence[AddFile]) -> tuple[Rows, None]:
+    def touched(self, _: str, files: Sequence[AddFile]) -> tuple[Rows, None]:
         """Return the rows of both sides that belong together, of touched files."""
         paths = {file.path for file in files}
         of_files = [pairs for pairs in self.found if pairs.file.path in paths]

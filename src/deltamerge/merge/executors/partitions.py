@@ -63,26 +63,17 @@ class Partitions:
     order: str
 
 
-@dataclass(frozen=True)
-class MovedRows:
-    """Pairs of files, apart from those whose updated rows go to another partition.
-
-    Args:
-        stay: All files; rows that leave their partition are `MOVED` in them.
-        moved: The pairs of these rows by the folders of the partition to which they go.
-    """
-
-    stay: tuple[Pairs, ...]
-    moved: Mapping[str, tuple[Pairs, ...]]
-
-
 def moved_rows(
     execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs], values: StagedRows | None
-) -> MovedRows:
+) -> tuple[tuple[Pairs, ...], dict[str, tuple[Pairs, ...]]]:
     """Find the updated rows that go to another partition.
 
     Args:
         values: What Spark computed of pairs.
+
+    Returns:
+        The pairs of all files, in which rows that leave their partition are `MOVED`; and the pairs of these rows by the
+        folders of the partition to which they go.
 
     Raises:
         Declined: A row goes to a partition that must not be NULL.
@@ -91,7 +82,7 @@ def moved_rows(
         code: columns for code, columns in recipe.clauses.moving.items() if any(code in p.rows_by_clause for p in found)
     }
     if not moving:
-        return MovedRows(tuple(found), {})
+        return tuple(found), {}
     wanted = {name for code, columns in moving.items() for name in _setting(staged, code, columns)}
     of_pairs = sorted(wanted & recipe.pair_values.names) if values is not None else []
     of_source = sorted(wanted.difference(of_pairs))
@@ -119,7 +110,7 @@ def moved_rows(
             clauses[places] = MOVED
             moved[folders].append(pairs.taking(of_file.among(places).changing))
         stay.append(pairs.taking(replace(of_file, clauses=clauses).changing) if going else pairs)
-    return MovedRows(tuple(stay), {folders: tuple(pairs) for folders, pairs in moved.items()})
+    return tuple(stay), {folders: tuple(pairs) for folders, pairs in moved.items()}
 
 
 def _setting(staged: StagedSource, code: int, columns: Sequence[str]) -> list[str]:
@@ -140,7 +131,7 @@ def partitions_of(
     Args:
         found: All pairs: their source rows are not new.
         changed: Those of files that are written again, or whose updated rows are.
-        moved: As in `MovedRows`.
+        moved: Those of rows that come from other partitions, by the folders to which they go.
 
     Raises:
         Declined: Rows go to very many partitions, or to one that must not be NULL.

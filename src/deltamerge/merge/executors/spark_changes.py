@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Observation
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import logical_rows
-from deltamerge.merge.executors.changed_rows import ChangedRows
+from deltamerge.merge.executors.changed_frames import ChangedRows
 from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.matches import Matches
@@ -50,14 +50,15 @@ class SparkChanges:
 
     Args:
         source: The source's side; it returns the same rows under the same numbers each time.
-        joined: Returns the rows of both sides that belong together, both visible, and rows that are not joined.
+        joined: Returns the rows of both sides that belong together, of some files and by a type of join, both visible,
+            and rows that are not joined.
     """
 
     execution: Execution
     summary: SourceSummary
     target: TargetFiles
     source: Rows
-    joined: Callable[[ChangedRows, Sequence[AddFile]], tuple[Rows, Rows | None]]
+    joined: Callable[[str, Sequence[AddFile]], tuple[Rows, Rows | None]]
     matches: Matches
 
     @cached_property
@@ -81,16 +82,7 @@ class SparkChanges:
 
     @cached_property
     def rows(self) -> ChangedRows:
-        execution = self.execution
-        return ChangedRows(
-            spark=execution.table.spark,
-            merge=execution.merge,
-            references=execution.references,
-            matches=self.matches,
-            defaults=execution.defaults,
-            change_data=execution.writes_change_data,
-            hidden=execution.row_tracking,
-        )
+        return ChangedRows(self.execution, self.matches)
 
 
 def write_changes(changes: SparkChanges) -> MergeChanges:
@@ -199,7 +191,7 @@ def _parts(changes: SparkChanges) -> tuple[list[DataFrame], int]:
     updates = any(c.action == "update" and changes.matches.rows_by_clause.get(c.key) for c in merge.changing)
     if (changes.touched and rows.change_data) or (updates and rows.need_target):
         scanned += len(changes.touched)
-        parts.append(rows.changed(*changes.joined(rows, list(changes.touched.values()))))
+        parts.append(rows.changed(*changes.joined(rows.join_type, list(changes.touched.values()))))
     elif updates:
         parts.append(rows.updated_from_source(changes.source))
     if merge.inserts:

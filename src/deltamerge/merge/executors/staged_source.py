@@ -26,7 +26,7 @@ from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_stage, read_of_pairs
 from deltamerge.merge.output.clause_expressions import (
-    evaluate_not_matched,
+    evaluate_clauses,
     generate_clause_values,
     generate_precomputed_conditions,
 )
@@ -442,7 +442,7 @@ def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame, co
         rows = generate_clause_values(rows, clauses.updates, "matched", names)
     rows = rows.renamed()
     if merge.inserts:
-        rows = evaluate_not_matched(rows, merge)
+        rows = evaluate_clauses(rows, merge, "not_matched", values=True)
     for derivation in columns.derivations:
         rows = with_derived(rows, merge, derivation)
     return rows.frame

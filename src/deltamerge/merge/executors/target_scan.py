@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.join_keys import INTEGERS
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.output.frames import Rows, TargetSide, target_rows
+from deltamerge.merge.output.clause_expressions import evaluate_clauses
+from deltamerge.merge.output.frames import Rows, TargetSide, joined, target_rows
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.row_tracking import tracked_frame
@@ -82,3 +83,15 @@ def _may_match(ranges: InRanges, schema: StructType, most: int) -> Column | None
     column = F.col(quote(schema.names[index]))
     ends = ranges.ranges if len(ranges.ranges) <= most else ((ranges.ranges[0][0], ranges.ranges[-1][1]),)
     return reduce(or_, ((column >= F.lit(low)) & (column <= F.lit(high)) for low, high in ends))
+
+
+def finds_rows(execution: Execution, source: Rows, files: Sequence[AddFile]) -> bool:
+    """Return whether a row of files matches the source, or is one that a BY SOURCE clause takes."""
+    merge, names = execution.merge, execution.merge.names
+    target = scan_rows(execution, files)
+    if not merge.changing_by_source:
+        return not joined(source, target, merge.condition, "inner").frame.isEmpty()
+    rows = joined(source, target, merge.condition, "right_outer").renamed()
+    rows = evaluate_clauses(rows, merge, "not_matched_by_source", values=False)
+    taken = F.col(names.clause("not_matched_by_source")).isNotNull()
+    return not rows.frame.where(taken | F.col(names.source_row_present)).isEmpty()

@@ -17,7 +17,7 @@ from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
-from deltamerge.merge.output.clause_expressions import evaluate_matched, evaluate_not_matched_by_source
+from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import Rows, TargetSide, joined, with_unmatchable
 from deltamerge.scan.paths import file_key
 from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
@@ -113,10 +113,10 @@ def _looks_at_target(merge: ResolvedMerge) -> bool:
 def _clauses_of_rows(merge: ResolvedMerge, source: Rows, target: TargetSide) -> Rows:
     how = "right_outer" if merge.not_matched_by_source else "inner"
     rows = joined(source, target.joined, merge.condition, how)
-    rows = evaluate_matched(rows, merge, values=False)
+    rows = evaluate_clauses(rows, merge, "matched", values=False)
     if merge.not_matched_by_source:
         rows = with_unmatchable(rows, target.unmatchable)
-        rows = evaluate_not_matched_by_source(rows, merge, values=False)
+        rows = evaluate_clauses(rows, merge, "not_matched_by_source", values=False)
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
@@ -26,46 +27,33 @@ def generate_cdc_and_output_rows(
     Returns:
         The table's columns, the change type (NULL for a row of the table), and the hidden columns.
     """
-    return pack_and_explode_cdc_output(rows, _cdc_array(schema, names, hidden), names).select(
-        *_unpacked(schema, names, hidden)
+    change, of_row = F.col(names.change), partial(_row, schema, names, hidden)
+    kept = of_row(names.output, None)
+    # For each row: what it adds to the change data, and last the row of the table where there is one.
+    packed = (
+        F.when(change == F.lit("insert"), F.array(of_row(names.output, "insert"), kept))
+        .when(
+            change == F.lit("update"),
+            F.array(of_row(names.copy, "update_preimage"), of_row(names.output, "update_postimage"), kept),
+        )
+        .when(change == F.lit("delete"), F.array(of_row(names.copy, "delete")))
+        .when(change.isNull() & F.col(names.file_rewritten), F.array(kept))
     )
+    return pack_and_explode_cdc_output(rows, packed, schema, names, hidden)
 
 
 def generate_inserted_rows(rows: Rows, schema: StructType, names: InternalColumns) -> DataFrame:
-    packed = F.array(_row(schema, names.output, names, "insert"), _row(schema, names.output, names, None))
-    return pack_and_explode_cdc_output(rows, packed, names).select(*_unpacked(schema, names))
-
-
-def pack_and_explode_cdc_output(rows: Rows, packed: Column, names: InternalColumns) -> DataFrame:
-    """Turn each row into the rows of an array of structs, in one column. Delta: packAndExplodeCDCOutput."""
-    return rows.frame.select(packed.alias(names.packed)).select(F.explode(names.packed).alias(names.packed))
-
-
-def _cdc_array(schema: StructType, names: InternalColumns, hidden: tuple[str, ...]) -> Column:
-    """For each row: what it adds to the change data, and last the row of the table where there is one."""
-    change = F.col(names.change)
-    kept = _row(schema, names.output, names, None, hidden)
-    return (
-        F.when(change == F.lit("insert"), F.array(_row(schema, names.output, names, "insert", hidden), kept))
-        .when(
-            change == F.lit("update"),
-            F.array(
-                _row(schema, names.copy, names, "update_preimage", hidden),
-                _row(schema, names.output, names, "update_postimage", hidden),
-                kept,
-            ),
-        )
-        .when(change == F.lit("delete"), F.array(_row(schema, names.copy, names, "delete", hidden)))
-        .when(change.isNull() & F.col(names.file_rewritten), F.array(kept))
-    )
+    """Make the table's rows and the change data of inserted rows; else as `generate_cdc_and_output_rows`."""
+    packed = F.array(*(_row(schema, names, (), names.output, change) for change in ("insert", None)))
+    return pack_and_explode_cdc_output(rows, packed, schema, names, ())
 
 
 def _row(
     schema: StructType,
-    name_of: Callable[[int], str],
     names: InternalColumns,
+    hidden: tuple[str, ...],
+    name_of: Callable[[int], str],
     change_type: str | None,
-    hidden: tuple[str, ...] = (),
 ) -> Column:
     return F.struct(
         *(F.col(name_of(i)).alias(names.output(i)) for i in range(len(schema.fields))),
@@ -74,10 +62,14 @@ def _row(
     )
 
 
-def _unpacked(schema: StructType, names: InternalColumns, hidden: tuple[str, ...] = ()) -> list[Column]:
+def pack_and_explode_cdc_output(
+    rows: Rows, packed: Column, schema: StructType, names: InternalColumns, hidden: tuple[str, ...]
+) -> DataFrame:
+    """Turn each row into the rows of an array of structs, in one column. Delta: packAndExplodeCDCOutput."""
+    exploded = rows.frame.select(packed.alias(names.packed)).select(F.explode(names.packed).alias(names.packed))
     row = F.col(names.packed)
-    return [
+    return exploded.select(
         *(row.getField(names.output(i)).alias(field.name) for i, field in enumerate(schema.fields)),
         row.getField(names.change_type).alias(names.change_type),
         *(row.getField(name).alias(name) for name in hidden),
-    ]
+    )

@@ -112,46 +112,24 @@ def generate_clause_values(
     )
 
 
-def evaluate_matched(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
-    """Evaluate the MATCHED clauses on joined rows, and end the users' names."""
-    names = merge.names
-    applies = rows_of_kind("matched", names)
-    rows = generate_precomputed_conditions(rows, merge.matched, "matched", applies, names)
-    if values:
-        rows = generate_clause_values(rows, merge.matched, "matched", names)
-    return rows.renamed()
+def evaluate_clauses(rows: Rows, merge: ResolvedMerge, kind: ClauseKind, *, values: bool) -> Rows:
+    """Evaluate the clauses of a kind; all columns have internal names afterwards.
 
-
-def evaluate_not_matched(rows: Rows, merge: ResolvedMerge) -> Rows:
-    """Evaluate the NOT MATCHED clauses on renamed rows, seeing only the source."""
-    names = merge.names
-    seeing = seeing_source(rows, merge)
-    applies = rows_of_kind("not_matched", names) if names.target_row_present in rows.names else F.lit(True)
-    return _evaluate_one_side(seeing, merge.not_matched, "not_matched", applies, names, values=True)
-
-
-def evaluate_not_matched_by_source(rows: Rows, merge: ResolvedMerge, *, values: bool) -> Rows:
-    """Evaluate the NOT MATCHED BY SOURCE clauses on renamed rows, seeing only the target."""
-    names = merge.names
-    kind: ClauseKind = "not_matched_by_source"
-    seeing = seeing_target(rows, merge)
-    applies = rows_of_kind(kind, names)
-    return _evaluate_one_side(seeing, merge.not_matched_by_source, kind, applies, names, values=values)
-
-
-def _evaluate_one_side(
-    seeing: Rows,
-    clauses: Sequence[ResolvedClause],
-    kind: ClauseKind,
-    applies: Column,
-    names: InternalColumns,
-    *,
-    values: bool,
-) -> Rows:
+    Args:
+        rows: For MATCHED clauses joined rows, both sides visible; for others renamed rows, of which they see one side.
+        values: Whether the values that they assign are computed, too.
+    """
+    names, clauses, applies = merge.names, merge.of_kind(kind), rows_of_kind(kind, merge.names)
+    seeing = rows
+    if kind == "not_matched":
+        seeing = seeing_source(rows, merge)
+        applies = applies if names.target_row_present in rows.names else F.lit(True)
+    elif kind == "not_matched_by_source":
+        seeing = seeing_target(rows, merge)
     evaluated = generate_precomputed_conditions(seeing, clauses, kind, applies, names)
     if values:
         evaluated = generate_clause_values(evaluated, clauses, kind, names)
-    return own_columns(evaluated)
+    return evaluated.renamed() if kind == "matched" else own_columns(evaluated)
 
 
 def generate_all_action_exprs(

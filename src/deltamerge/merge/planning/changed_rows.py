@@ -13,6 +13,7 @@ from deltamerge.merge.planning.fit import (
     PARQUET_CODECS,
     Fits,
     Operator,
+    always,
     has_plain_partitions,
     no,
     type_name,
@@ -106,11 +107,6 @@ def _unread_partition(context: PlanningContext) -> str | None:
     return None
 
 
-def none(_: PlanningContext, __: str) -> Fits:
-    """No row is written."""
-    return yes("the statement only deletes rows")
-
-
 def pair_values(context: PlanningContext, match: str) -> Fits:
     """Spark computes what depends on both rows of a pair, and PyArrow writes it."""
     against = _against_table(context) or _unread_partition(context)
@@ -141,7 +137,7 @@ def spark(context: PlanningContext, match: str) -> Fits:
 OPERATORS: Mapping[str, Sequence[Operator]] = {
     "key_lookup": (("arrow", arrow), ("pair_values", pair_values), ("spark", spark)),
     "anti_join": (("spark", spark),),
-    "whole_files": (("none", none),),
+    "whole_files": (("none", always("the statement only deletes rows")),),
     "join": (("spark", spark),),
     "join_files": (("spark", spark),),
 }

@@ -65,7 +65,7 @@ class PlanningContext:
     def plain_keys(self) -> PlainKeys | NoPlainKeys:
         """The keys of a key lookup, none without a source; or what in ON is against one."""
         if not self.merge.statement.has_source:
-            return PlainKeys((), (), (), ())
+            return PlainKeys()
         on = self.references.on
         found = plain_keys(self.merge, on)
         if isinstance(found, NoPlainKeys) or len(on.equi_keys) == len(on.conjuncts):

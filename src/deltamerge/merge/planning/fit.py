@@ -39,6 +39,11 @@ def no(reason: str) -> Fits:
     return Fits(False, reason)
 
 
+def always(reason: str) -> Callable[[PlanningContext, str], Fits]:
+    """Return an operator that fits every merge for which it is listed."""
+    return lambda _, __: yes(reason)
+
+
 PARQUET_CODECS = {
     "snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none",
     "lz4raw": "lz4", "lz4_raw": "lz4", "brotli": "brotli",

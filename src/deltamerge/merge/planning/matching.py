@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from deltamerge.merge.analysis.join_keys import NoPlainKeys, PlainKeys
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, Operator, arrow_type, has_plain_partitions, no, type_name, yes
+from deltamerge.merge.planning.fit import Fits, Operator, always, arrow_type, has_plain_partitions, no, type_name, yes
 from deltamerge.workers.table_columns import has_times
 
 INSERT_ONLY = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is false"
@@ -107,11 +107,6 @@ def join(context: PlanningContext, _: str) -> Fits:
     return yes("only rows that change are computed; the others are neither joined a second time nor shuffled")
 
 
-def join_files(_: PlanningContext, __: str) -> Fits:
-    """Spark joins source and target to find the touched files, and joins these again as they are written."""
-    return yes("it fits every merge: the touched files are joined with the source")
-
-
 def whole_files(context: PlanningContext, _: str) -> Fits:
     """Files whose rows the condition takes all alike are removed by what the log has of them."""
     (clause,) = context.merge.clauses
@@ -129,11 +124,13 @@ def operators(context: PlanningContext) -> Sequence[Operator]:
     return OPERATORS if context.merge.statement.has_source else WITHOUT_SOURCE
 
 
+_JOIN_FILES = always("it fits every merge: the touched files are joined with the source")
+
 WITHOUT_SOURCE: Sequence[Operator] = (
     ("whole_files", whole_files),
     ("key_lookup", key_lookup),
     ("join", join),
-    ("join_files", join_files),
+    ("join_files", _JOIN_FILES),
 )
 """Of an UPDATE or DELETE, whose condition is like a NOT MATCHED BY SOURCE clause's."""
 
@@ -141,6 +138,6 @@ OPERATORS: Sequence[Operator] = (
     ("key_lookup", key_lookup),
     ("anti_join", anti_join),
     ("join", join),
-    ("join_files", join_files),
+    ("join_files", _JOIN_FILES),
 )
 """In the order of preference."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, Operator, no, yes
+from deltamerge.merge.planning.fit import Fits, Operator, always, no, yes
 
 
 def in_place(context: PlanningContext, _: str) -> Fits:
@@ -14,11 +14,6 @@ def in_place(context: PlanningContext, _: str) -> Fits:
     if context.conf.materialize_source == "all":
         return no("spark.databricks.delta.merge.materializeSource is all")
     return yes("the source is nothing but Parquet files, which PyArrow reads")
-
-
-def staged(_: PlanningContext, __: str) -> Fits:
-    """Spark computes the source once into Arrow files beside the table's."""
-    return yes("Spark computes the source once; its rows are kept in Arrow files for the lookup")
 
 
 def read_once(context: PlanningContext, _: str) -> Fits:
@@ -54,25 +49,24 @@ def recomputed(context: PlanningContext, _: str) -> Fits:
     return yes("spark.databricks.delta.merge.materializeSource is none")
 
 
-def none(_: PlanningContext, __: str) -> Fits:
-    """There is no source."""
-    return yes("the statement has no source")
-
-
 def _must_keep(context: PlanningContext) -> bool:
     return bool(generated_identities(context.merge))
 
 
+_STAGED = always("Spark computes the source once; its rows are staged in Arrow files for the lookup")
+_NONE: Operator = ("none", always("the statement has no source"))
+
+
 def operators(context: PlanningContext, match: str) -> Sequence[Operator]:
     """Return the ways to read the source, for a way of finding the matches, in the order of preference."""
-    return OPERATORS[match] if context.merge.statement.has_source else (("none", none),)
+    return OPERATORS[match] if context.merge.statement.has_source else (_NONE,)
 
 
 OPERATORS: Mapping[str, Sequence[Operator]] = {
-    "key_lookup": (("in_place", in_place), ("staged", staged)),
+    "key_lookup": (("in_place", in_place), ("staged", _STAGED)),
     "anti_join": (("read_once", read_once), ("checkpoint", checkpoint)),
     "join": (("checkpoint", checkpoint),),
     "join_files": (("checkpoint", checkpoint), ("recomputed", recomputed)),
-    "whole_files": (("none", none),),
+    "whole_files": (_NONE,),
 }
 """By the way of finding the matches."""

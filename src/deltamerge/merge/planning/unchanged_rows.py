@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from deltamerge.log.schema import contains_type
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.fit import Fits, Operator, evolved_within, no, yes
+from deltamerge.merge.planning.fit import Fits, Operator, always, evolved_within, no, yes
 
 
 def none(context: PlanningContext, _: str) -> Fits:
@@ -14,11 +14,6 @@ def none(context: PlanningContext, _: str) -> Fits:
     if context.changes_target_rows:
         return no("there are clauses that update or delete")
     return yes("no clause updates or deletes, so no file is touched")
-
-
-def of_whole_files(_: PlanningContext, __: str) -> Fits:
-    """Files are removed with all their rows."""
-    return yes("the condition is TRUE or FALSE for all rows of a file, so no row of a removed file stays")
 
 
 def deletion_vector(context: PlanningContext, _: str) -> Fits:
@@ -44,26 +39,16 @@ def patch(context: PlanningContext, changed: str) -> Fits:
     return yes(f"PyArrow copies touched files {rows}; their other rows are not decoded into Spark's")
 
 
-def rewrite(_: PlanningContext, __: str) -> Fits:
-    """Spark reads and writes all rows of a touched file."""
-    return yes("Spark writes touched files again")
-
-
-def copy(_: PlanningContext, __: str) -> Fits:
-    """Spark reads touched files again and leaves out the positions that change."""
-    return yes("Spark copies the rows that do not change, without a join")
-
+_OF_WHOLE_FILES = "the condition is TRUE or FALSE for all rows of a file, so no row of a removed file stays"
+_REWRITE = always("Spark writes touched files again")
+# Spark reads touched files again and leaves out the positions that change.
+_COPY = always("Spark copies the rows that do not change, without a join")
 
 OPERATORS: Mapping[str, Sequence[Operator]] = {
     "key_lookup": (("none", none), ("deletion_vector", deletion_vector), ("patch", patch)),
     "anti_join": (("none", none),),
-    "whole_files": (("none", of_whole_files),),
-    "join": (
-        ("none", none),
-        ("deletion_vector", deletion_vector),
-        ("patch", patch),
-        ("rewrite", copy),
-    ),
-    "join_files": (("none", none), ("deletion_vector", deletion_vector), ("rewrite", rewrite)),
+    "whole_files": (("none", always(_OF_WHOLE_FILES)),),
+    "join": (("none", none), ("deletion_vector", deletion_vector), ("patch", patch), ("rewrite", _COPY)),
+    "join_files": (("none", none), ("deletion_vector", deletion_vector), ("rewrite", _REWRITE)),
 }
 """By the way of finding the matches."""

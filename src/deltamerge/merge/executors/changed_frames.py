@@ -6,22 +6,21 @@ kind that takes it and, for change data, the target's own values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, LongType, StringType
 
-from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.classic import changes_output, keep_one_match
+from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, generate_inserts_only_output
 from deltamerge.merge.executors.matches import Matches
 from deltamerge.merge.output.clause_expressions import (
-    evaluate_matched,
-    evaluate_not_matched_by_source,
+    evaluate_clauses,
     generate_clause_values,
     target_copy,
 )
@@ -36,13 +35,20 @@ from deltamerge.workers.vector_blocks import blocks_of
 
 @dataclass(frozen=True)
 class ChangedRows:
-    spark: SparkSession
-    merge: ResolvedMerge
-    references: MergeReferences
+    execution: Execution
     matches: Matches
-    defaults: Callable[[int], Column]
-    change_data: bool
-    hidden: HiddenColumns | None = None
+
+    @property
+    def merge(self) -> ResolvedMerge:
+        return self.execution.merge
+
+    @property
+    def change_data(self) -> bool:
+        return self.execution.writes_change_data
+
+    @property
+    def hidden(self) -> HiddenColumns | None:
+        return self.execution.row_tracking
 
     @property
     def _names(self) -> InternalColumns:
@@ -71,7 +77,7 @@ class ChangedRows:
         updating = [clause for clause in merge.matched if clause.action == "update"]
         if updating and not self.matches.sources_fire_once:
             return True
-        return not all(all(self.references.of(clause).from_source) for clause in updating)
+        return not all(all(self.execution.references.of(clause).from_source) for clause in updating)
 
     def updated_from_source(self, source: Rows) -> DataFrame:
         """Return the updated rows, one for each source row that updates a target row."""
@@ -88,7 +94,7 @@ class ChangedRows:
         found = generate_clause_values(found, merge.matched, "matched", names).renamed()
         found = Rows(found.frame.where(F.col(names.clause("matched")).isNotNull()), found.names)
         found = found.adding([*self._absent_target(), (names.target_row_present, F.lit(True))])
-        return self._selected(changes_output(merge, found, self.defaults))
+        return self._selected(changes_output(merge, found, self.execution.defaults))
 
     def changed(self, rows: Rows, unmatchable: Rows | None) -> DataFrame:
         """Return the rows that a clause updates and, for change data, deletes.
@@ -98,12 +104,12 @@ class ChangedRows:
         """
         names, looked_at = self._names, self.merge.not_matched_by_source if self._by_source else ()
         merge = replace(self.merge, clauses=(*self.merge.matched, *looked_at))
-        rows = evaluate_matched(rows, merge, values=True)
+        rows = evaluate_clauses(rows, merge, "matched", values=True)
         if self._by_source:
             rows = with_unmatchable(rows, unmatchable)
-            rows = evaluate_not_matched_by_source(rows, merge, values=True)
+            rows = evaluate_clauses(rows, merge, "not_matched_by_source", values=True)
         rows = rows.adding([(names.file_rewritten, F.lit(True))])
-        output = changes_output(merge, rows, self.defaults)
+        output = changes_output(merge, rows, self.execution.defaults)
         changed = Rows(output.frame.where(F.col(names.change).isin(*self._wanted)), output.names)
         if self.matches.has_competing:
             changed = keep_one_match(changed, names)
@@ -130,7 +136,7 @@ class ChangedRows:
             matched = is_in_block(F.col(names.block_words), F.col(names.source_row_index))
             # A filter would let Spark evaluate the clauses' conditions, which may fail, before it.
             source = source.adding([(names.target_row_present, F.when(matched, F.lit(True)))])
-        rows = generate_inserts_only_output(merge, source, self.defaults, WHEN_NO_MATCHES)
+        rows = generate_inserts_only_output(merge, source, self.execution.defaults, WHEN_NO_MATCHES)
         frame = rows.frame.select(
             "*",
             F.lit("insert").alias(names.change),
@@ -204,4 +210,4 @@ class ChangedRows:
         names = self._names
         parts = ((name, blocks_of(rows)) for name, rows in sets.items())
         table = blocks_table(parts, (names.block_file, names.block, words))
-        return F.broadcast(self.spark.createDataFrame(table))
+        return F.broadcast(self.execution.table.spark.createDataFrame(table))
