@@ -160,17 +160,15 @@ def _computed(
 
 
 def _bytes_to_write(execution: Execution, files: tuple[AddFile, ...], counts: dict[tuple[str, int], int]) -> int:
-    snapshot = execution.snapshot
-    row_bytes = snapshot.files.size_in_bytes / max(1, snapshot.files.rows_about())
-    merge = execution.merge
-    writing = [c for c in merge.clauses if c.action in ("update", "insert")]
-    rows = sum(counts.get(c.key, 0) for c in writing)
+    table = execution.snapshot.files
+    row_bytes = table.size_in_bytes / max(1, table.rows_about())
+
+    def rows(action: str) -> int:
+        return sum(counts.get(c.key, 0) for c in execution.merge.clauses if c.action == action)
+
     if execution.plan.unchanged_rows.choice == "deletion_vector":
-        return int(row_bytes * rows)
-    inserted = sum(counts.get(c.key, 0) for c in writing if c.action == "insert")
-    deleting = [c for c in merge.clauses if c.action == "delete"]
-    deleted = sum(counts.get(c.key, 0) for c in deleting)
-    return max(0, int(sum(file.size for file in files) + row_bytes * (inserted - deleted)))
+        return int(row_bytes * (rows("update") + rows("insert")))
+    return max(0, int(sum(file.size for file in files) + row_bytes * (rows("insert") - rows("delete"))))
 
 
 def _failed(execution: Execution, error: Exception, summary: SourceSummary | None = None) -> MergeForecast:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
@@ -16,7 +17,7 @@ from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import prepare
 from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
 from deltamerge.merge.result.after_commit import after_commit
-from deltamerge.merge.result.commit import MergeCommit, commit_merge
+from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.source.target_reads import reads_table
@@ -30,9 +31,8 @@ from deltamerge.spark.session import (
     reset_transaction,
     session_settings,
 )
-from deltamerge.spark.table import Table, counting_requests
+from deltamerge.spark.table import counting_requests
 from deltamerge.storage.object_store import counted
-from deltamerge.storage.store import Store
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
@@ -125,9 +125,16 @@ def _run_once(
     if committed.version is None:
         remove_leftovers(store, folder)
     else:
-        _remove_unnamed(store, folder, committed)
-        with steps.step("refresh", "refreshing what Spark has cached of the table"):
-            _refresh(command.table)
+        with _only_warning("files in the folder %s that no commit names were not deleted", folder):
+            if not changes.names_files_in_folder:
+                store.delete_folder(folder)
+            elif committed.superseded:
+                store.delete(committed.superseded)
+        with (
+            steps.step("refresh", "refreshing what Spark has cached of the table"),
+            _only_warning("Spark's cache of %s was not refreshed", command.table.name),
+        ):
+            spark.catalog.refreshByPath(store.absolute(""))
         with after_commit(committed.version, command.table.name):
             on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
@@ -135,20 +142,10 @@ def _run_once(
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
 
 
-def _remove_unnamed(store: Store, folder: str, committed: MergeCommit) -> None:
-    """Delete what a merge wrote and its commit does not name; a failure here must not look like the merge's."""
+@contextmanager
+def _only_warning(message: str, *about: object) -> Iterator[None]:
+    """Log a failure after the commit, which must not look like the merge's."""
     try:
-        if not committed.changes.names_files_in_folder:
-            store.delete_folder(folder)
-        elif committed.superseded:
-            store.delete(committed.superseded)
+        yield
     except Exception:
-        logger.warning("files in the folder %s that no commit names were not deleted", folder, exc_info=True)
-
-
-def _refresh(table: Table) -> None:
-    """Let Spark read the table anew; the merge is committed, so a failure here must not look like its own."""
-    try:
-        table.spark.catalog.refreshByPath(table.store.absolute(""))
-    except Exception:
-        logger.warning("Spark's cache of %s was not refreshed", table.name, exc_info=True)
+        logger.warning(message, *about, exc_info=True)

@@ -77,13 +77,10 @@ def pairing_rows(
 def _place(place: Place, table: pa.Table, file: str, first_id: int | None) -> Any:  # noqa: ANN401
     if place == "file":
         return pa.repeat(pa.scalar(file, pa.string()), len(table))
-    return _ids(table, first_id) if place == _ROW_ID else table[f"{_OF_PAIR}{place}"]
-
-
-def _ids(table: pa.Table, first_id: int | None) -> Any:  # noqa: ANN401
-    return (
-        table[_ROW_ID] if first_id is None else pc.coalesce(table[_ROW_ID], pc.add(table[f"{_OF_PAIR}row"], first_id))
-    )
+    if place != _ROW_ID:
+        return table[f"{_OF_PAIR}{place}"]
+    ids = table[_ROW_ID]
+    return ids if first_id is None else pc.coalesce(ids, pc.add(table[f"{_OF_PAIR}row"], first_id))
 
 
 def _rows_of(

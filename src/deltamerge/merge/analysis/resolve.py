@@ -147,14 +147,14 @@ class _Resolver:
         return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
 
     def _check_paths(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType) -> None:
+        spelled = []
         for path in paths:
-            self._check_path(path, clause, schema)
+            spelled.append(self._spelled(path, clause, schema))
             if isinstance(clause.action, Insert) and len(path) > 1:
                 raise analysis_errors.nested_field_in_insert(path, clause.to_sql())
         for assignment, path in zip(clause.assignments, paths, strict=True):
             if isinstance(assignment.value, Default) and len(path) > 1:
                 raise analysis_errors.default_of_field(path, schema, clause.to_sql())
-        spelled = [self._spelled(path, schema) for path in paths]
         if isinstance(clause.action, Insert):
             duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
             if duplicates:
@@ -179,7 +179,9 @@ class _Resolver:
         where, is_merge = clause.to_sql(), self.statement.has_source
         return analysis_errors.unknown_target_column(path, depth, within, where, self.statement.sql, is_merge=is_merge)
 
-    def _check_path(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> None:
+    def _spelled(self, path: tuple[str, ...], clause: MergeClause, schema: StructType) -> tuple[str, ...]:
+        """Return a path as the table spells it; refuse one that leads to nothing."""
+        spelled: list[str] = []
         data_type: DataType = schema
         for depth, part in enumerate(path):
             if not isinstance(data_type, StructType):
@@ -187,15 +189,6 @@ class _Resolver:
             index = find_field(data_type, part, self.case_sensitive)
             if index is None:
                 raise self._unknown(path, depth, data_type, clause)
-            data_type = data_type.fields[index].dataType
-
-    def _spelled(self, path: tuple[str, ...], schema: StructType) -> tuple[str, ...]:
-        spelled: list[str] = []
-        data_type: DataType = schema
-        for part in path:
-            assert isinstance(data_type, StructType)
-            index = find_field(data_type, part, self.case_sensitive)
-            assert index is not None
             spelled.append(data_type.fields[index].name)
             data_type = data_type.fields[index].dataType
         return tuple(spelled)
@@ -216,7 +209,7 @@ class _Resolver:
         if isinstance(assignments, Star):
             outputs = outputs_of_table(clause, self._star_outputs(clause, assignments, schema), schema)
             return ResolvedClause(clause, number, outputs=outputs)
-        spelled = [self._spelled(path, schema) for path in paths]
+        spelled = [self._spelled(path, clause, schema) for path in paths]
         assigned = self._assigned_outputs(clause, assignments, spelled, types, schema)
         outputs = outputs_of_table(clause, assigned, schema)
         return ResolvedClause(clause, number, tuple(types), outputs)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -12,9 +12,11 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.statement import MergeStatement, to_column
+from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind, MergeClause, Update
 from deltamerge.sql.names import free_prefix
 from deltamerge.workers.row_pairs import SKIPPED
+from deltamerge.write.align import align, set_fields
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import explicit_insert, identity_column, identity_update
 from deltamerge.write.store_assignment import StoreAssignment
@@ -224,6 +226,48 @@ class ResolvedMerge:
     @property
     def evolves_schema(self) -> bool:
         return self.output_schema != self.target_schema
+
+
+@dataclass(frozen=True)
+class SideColumns:
+    """The columns that outputs are made of, wherever clauses are evaluated.
+
+    Args:
+        target: Returns the target's own value of an output column, in the output's type.
+        source: Returns the source's column at a position.
+        value: Returns the clause's value at a position.
+    """
+
+    target: Callable[[int], Column]
+    source: Callable[[int], Column]
+    value: Callable[[int], Column]
+
+
+def assigned(merge: ResolvedMerge, clause: ResolvedClause, index: int, columns: SideColumns) -> Column:
+    """Return what an output column becomes, in its type, where a clause takes it from the source or assigns it."""
+    field, output = merge.output_schema.fields[index], clause.outputs[index]
+    assignment, types = merge.assignment.into(field.name), clause.value_types
+    if isinstance(output, TakeSource):
+        existing = columns.target(index) if output.keep_target_fields else None
+        given = merge.source_schema.fields[output.index].dataType
+        return align(columns.source(output.index), given, field.dataType, assignment, existing)
+    if isinstance(output, TakeValue):
+        return align(columns.value(output.index), types[output.index], field.dataType, assignment)
+    assert isinstance(output, SetFields) and isinstance(field.dataType, StructType)
+    changes = {
+        path: align(columns.value(value), types[value], type_at(field.dataType, path), assignment)
+        for path, value in output.fields
+    }
+    return set_fields(columns.target(index), field.dataType, changes)
+
+
+def target_value(merge: ResolvedMerge, index: int, own: Callable[[], Column]) -> Column:
+    """Return the target's own value of an output column, in the output's type; a new column is NULL."""
+    wanted = merge.output_schema.fields[index].dataType
+    if index >= len(merge.target_schema.fields):
+        return F.lit(None).cast(wanted)
+    by_name = replace(merge.assignment, structs_by_name=True)
+    return align(own(), merge.target_schema.fields[index].dataType, wanted, by_name)
 
 
 def outputs_of_table(clause: MergeClause, outputs: tuple[Output, ...], schema: StructType) -> tuple[Output, ...]:

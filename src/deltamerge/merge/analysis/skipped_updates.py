@@ -19,7 +19,6 @@ from pyspark.sql.types import (
     FloatType,
     MapType,
     StringType,
-    StructType,
     VariantType,
 )
 
@@ -28,11 +27,13 @@ from deltamerge.merge.analysis.resolved_merge import (
     ResolvedClause,
     ResolvedMerge,
     SetFields,
+    SideColumns,
     TakeGenerated,
     TakeSource,
     TakeTarget,
     TakeValue,
-    type_at,
+    assigned,
+    target_value,
     values_of,
 )
 from deltamerge.merge.analysis.spark_analysis import Sides, analyse, sides_of
@@ -43,7 +44,6 @@ from deltamerge.sql.conditions import contains_subquery
 from deltamerge.sql.merge_ast import Expression, MergeClause, SkipUnchanged
 from deltamerge.sql.names import quote
 from deltamerge.workers.row_pairs import SKIPPED
-from deltamerge.write.align import align, set_fields
 
 _Same: TypeAlias = "str | Column"
 
@@ -114,7 +114,7 @@ class _Unchanged:
         value = self._value(index, output)
         if value is None:
             return None
-        return value.isNull() if is_new else _equal(value, self._kept(index), field.dataType)
+        return value.isNull() if is_new else _equal(value, self._own(index), field.dataType)
 
     def _plain_value(self, index: int, output: Output) -> str | None:
         """Return SQL of a value that already has the column's type; None for any other."""
@@ -130,31 +130,16 @@ class _Unchanged:
 
     def _value(self, index: int, output: Output) -> Column | None:
         """Return what an output column gets, in its type, over the users' names."""
-        merge, field = self.merge, self.merge.output_schema.fields[index]
-        assignment = merge.assignment.into(field.name)
-        if isinstance(output, TakeSource):
-            given = merge.source_schema.fields[output.index].dataType
-            source = self._source_column(output.index)
-            existing = self._kept(index) if output.keep_target_fields else None
-            return None if source is None else align(source, given, field.dataType, assignment, existing)
-        values, types = self.update.values, self.update.value_types
-        if isinstance(output, TakeValue):
-            return align(values[output.index], types[output.index], field.dataType, assignment)
-        if isinstance(output, SetFields) and isinstance(field.dataType, StructType):
-            changes = {
-                path: align(values[value], types[value], type_at(field.dataType, path), assignment)
-                for path, value in output.fields
-            }
-            return set_fields(self._kept(index), field.dataType, changes)
-        return None
+        if not isinstance(output, (TakeSource, TakeValue, SetFields)):
+            return None
+        source = self._source_column(output.index) if isinstance(output, TakeSource) else F.lit(None)
+        if source is None:
+            return None
+        columns = SideColumns(self._own, lambda _: source, self.update.values.__getitem__)
+        return assigned(self.merge, self.update, index, columns)
 
-    def _kept(self, index: int) -> Column:
-        """Return the target's own value in the output's type; a new column is NULL."""
-        wanted = self.merge.output_schema.fields[index].dataType
-        if index >= len(self.merge.target_schema.fields):
-            return F.lit(None).cast(wanted)
-        by_name = replace(self.merge.assignment, structs_by_name=True)
-        return align(F.expr(self._target_sql(index)), self.merge.target_schema.fields[index].dataType, wanted, by_name)
+    def _own(self, index: int) -> Column:
+        return target_value(self.merge, index, lambda: F.expr(self._target_sql(index)))
 
     def _target_sql(self, index: int) -> str:
         return f"{quote(self.merge.target_alias)}.{quote(self.merge.target_schema.names[index])}"
@@ -189,15 +174,15 @@ def _is_compared_as_is(data_type: DataType) -> bool:
     return is_binary and not contains(data_type, (DoubleType, FloatType))
 
 
-def _equal(value: Column, kept: Column, data_type: DataType) -> Column:
+def _equal(value: Column, own: Column, data_type: DataType) -> Column:
     """Return whether two values are the same, also where a comparison takes no notice of what differs."""
     if isinstance(data_type, StringType) and data_type != StringType():
-        value, kept = F.encode(value, "UTF-8"), F.encode(kept, "UTF-8")
+        value, own = F.encode(value, "UTF-8"), F.encode(own, "UTF-8")
     elif isinstance(data_type, (DoubleType, FloatType)):
         # 0.0 equals -0.0.
-        value, kept = value.cast("string"), kept.cast("string")
+        value, own = value.cast("string"), own.cast("string")
     elif contains(data_type, (DoubleType, FloatType)):
-        same = value.eqNullSafe(kept)
-        value, kept = (exact_json(F.struct(each.alias("v"))) for each in (value, kept))
-        return same & value.eqNullSafe(kept)
-    return value.eqNullSafe(kept)
+        same = value.eqNullSafe(own)
+        value, own = (exact_json(F.struct(each.alias("v"))) for each in (value, own))
+        return same & value.eqNullSafe(own)
+    return value.eqNullSafe(own)

@@ -87,22 +87,20 @@ class Analysis:
             ("not_matched_by_source", self._on_target),
         ]
         for kind, attempt in attempts:
-            conditions = [c for c in self.statement.of_kind(kind) if c.condition is not None]
+            conditions = [(c.condition, c) for c in self.statement.of_kind(kind) if c.condition is not None]
             if not conditions:
                 continue
             try:
-                analyse(attempt([to_column(c.condition) for c in conditions if c.condition]))
+                analyse(attempt([to_column(condition) for condition, _ in conditions]))
             except PySparkException:
-                for clause in conditions:
-                    assert clause.condition is not None
-                    mistyped.append(
-                        self._check_condition(clause.condition, clause.to_sql(), attempt, self._condition_of(clause))
-                    )
+                mistyped += [
+                    self._check_condition(condition, clause.to_sql(), attempt, self._condition_of(clause))
+                    for condition, clause in conditions
+                ]
                 if not any(mistyped):
                     raise
-            for clause in conditions:
-                assert clause.condition is not None
-                self._refuse_subquery(clause.condition, clause.to_sql(), self._condition_of(clause))
+            for condition, clause in conditions:
+                self._refuse_subquery(condition, clause.to_sql(), self._condition_of(clause))
         return next((error for error in mistyped if error is not None), None)
 
     def _check_condition(

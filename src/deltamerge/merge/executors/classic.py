@@ -75,14 +75,14 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         # Rows that are not joined would be another task's; a source that is not kept may match them the next time.
         target = target.joining_all() if one_task or source.summary is None else target
     rows = first = source_rows(source.frame, merge)
-    gathered = _in_one_task if one_task else _as_it_is
     touched = NOTHING_TOUCHED
     deleted: dict[str, BitMap64] | None = None
     by_name = {absolute_key(execution.table, file): file for file in target.files}
     if target.files:
         with steps.step("find_touched_files", "scanning files for matches", target.files):
-            side = _with_joined(gathered, first_side(execution, target, source.summary))
-            rows_once = gathered(rows)
+            side, rows_once = first_side(execution, target, source.summary), rows
+            if one_task:
+                side, rows_once = replace(side, joined=_in_one_task(side.joined)), _in_one_task(rows)
             if execution.writes_deletion_vectors and fit_the_driver(execution, target.files):
                 touched, deleted = find_touched_rows(merge, rows_once, side, by_name)
             else:
@@ -99,7 +99,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             assigning_values(merge),
         ):
             counting = source.summary is None or not references.is_deterministic
-            written, counts = _write_all_changes(execution, rows, target, touched, gathered, counting)
+            written, counts = _write_all_changes(execution, rows, target, touched, one_task=one_task, counting=counting)
         if counts is not None:
             found = touched.rows_by_clause
             check_same_changes(merge, found, counts, written.row_count, ("update", "delete"))
@@ -159,14 +159,6 @@ def _fits_one_task(execution: Execution, source: Source, sizes: ScanSizes, summa
     )
 
 
-def _with_joined(gathered: Callable[[Rows], Rows], target: TargetSide) -> TargetSide:
-    return replace(target, joined=gathered(target.joined))
-
-
-def _as_it_is(rows: Rows) -> Rows:
-    return rows
-
-
 def _in_one_task(rows: Rows) -> Rows:
     """Bring rows into one task: what is in one place need not be shuffled, and each shuffle is a job of its own.
 
@@ -181,15 +173,18 @@ def _write_all_changes(
     source: Rows,
     target: TargetFiles,
     touched: TouchedFiles,
-    gathered: Callable[[Rows], Rows],
+    *,
+    one_task: bool,
     counting: bool,
 ) -> tuple[WrittenFiles, RowCounts | None]:
     merge, names = execution.merge, execution.merge.names
     side = _side_to_rewrite(execution, target, touched)
+    if one_task:
+        side, source = replace(side, joined=_in_one_task(side.joined)), _in_one_task(source)
     rows = write_all_changes_rows(
         merge,
-        gathered(source),
-        _with_joined(gathered, side),
+        source,
+        side,
         execution.conf,
         execution.defaults,
         copies_rows=not execution.writes_deletion_vectors,

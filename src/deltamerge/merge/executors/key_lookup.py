@@ -129,8 +129,7 @@ def _by_arrow(
         raise Declined("changed_rows", "arrow", reason)
     taken, values = found, None
     if recipe.reads_pairs and found:
-        wanted = recipe.pair_values
-        frames = PairFrames(execution, recipe, staged, found, wanted.target, wanted.source)
+        frames = PairFrames(execution, recipe, staged, found)
         with execution.steps.step("find_touched_files", "evaluating clauses on matched rows"):
             taken, values = evaluate_pairs(frames)
     _check_competing(execution, any(pairs.taken > pairs.taken_rows for pairs in taken))

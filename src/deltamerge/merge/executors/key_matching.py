@@ -178,11 +178,9 @@ def _refuse_unfit(execution: Execution, files: Sequence[AddFile], found: Iterabl
 
 
 def _read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Asked:
-    """Return the target's columns that Spark reads of pairs; without pairs it may have others, too."""
-    if not recipe.reads_pairs:
-        return {}
-    names, stored, wanted = execution.merge.target_schema.names, recipe.table.before, recipe.pair_values.target
-    read = [*stored] if wanted is None else [names[index] for index in sorted(wanted)]
+    """Return the target's columns that Spark reads of pairs; where there are none, the table may have others, too."""
+    names, stored = execution.merge.target_schema.names, recipe.table.before
+    read = [names[index] for index in sorted(recipe.pair_values.target) if names[index] in stored]
     return {name: (stored[name].name, stored[name].type) for name in read}
 
 

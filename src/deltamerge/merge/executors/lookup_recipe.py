@@ -76,7 +76,7 @@ class PairValues:
             with it.
         values: By the same code the positions of the clause's values that are evaluated for that.
         holds: By the same code the column that says whether constraints hold, where Spark evaluates them.
-        target: The positions of the target's columns that Spark reads; None for all.
+        target: The positions of the target's columns that Spark reads.
         source: The same of the source's columns.
         are_literals: Whether all that is computed is the same for all pairs of a clause.
     """
@@ -84,8 +84,8 @@ class PairValues:
     columns: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     values: Mapping[int, frozenset[int]] = field(default_factory=dict)
     holds: Mapping[int, str] = field(default_factory=dict)
-    target: frozenset[int] | None = None
-    source: frozenset[int] | None = None
+    target: frozenset[int] = frozenset()
+    source: frozenset[int] = frozenset()
     are_literals: bool = False
 
     @property
@@ -166,7 +166,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         changed=changed,
         clauses=clauses,
         choices=choices,
-        pair_values=_pair_values(context, clauses, conditions=undecided) if changed == "pair_values" else PairValues(),
+        pair_values=_pair_values(context, changed, clauses, conditions=undecided),
         table=_stored_table(context, before, checks=changed != "spark"),
     )
 
@@ -218,11 +218,16 @@ def _choices(
     )
 
 
-def _pair_values(context: PlanningContext, clauses: LookupClauses, *, conditions: bool) -> PairValues:
+def _pair_values(context: PlanningContext, changed: str, clauses: LookupClauses, *, conditions: bool) -> PairValues:
     merge, references, updates = context.merge, context.references, clauses.updates
+    everything = tuple(frozenset(range(len(schema))) for schema in (merge.target_schema, merge.source_schema))
+    if changed == "arrow":
+        return PairValues()
+    if changed == "spark":
+        return PairValues(target=everything[0], source=everything[1])
     computed = {clause.key: _computed_of_pairs(context, clause) for clause in updates}
     evaluated = {c.key: (*computed[c.key], *derived_of(context, c).inputs) for c in updates}
-    target, source = references.read_by_updates(evaluated, conditions=conditions) or (None, None)
+    target, source = references.read_by_updates(evaluated, conditions=conditions) or everything
     names = merge.output_schema.names
     return PairValues(
         columns={

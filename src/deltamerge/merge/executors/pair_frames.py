@@ -54,19 +54,20 @@ def check_visible(merge: ResolvedMerge, evaluated: Callable[[], DataFrame]) -> N
 
 @dataclass(frozen=True)
 class PairFrames:
-    """The rows of pairs as frames.
-
-    Args:
-        of_target: The positions of the target's columns that are read; None for all.
-        of_source: The same of the source's columns.
-    """
+    """The rows of pairs as frames, with the columns that Spark reads."""
 
     execution: Execution
     recipe: LookupRecipe
     staged: StagedSource
     found: tuple[Pairs, ...]
-    of_target: frozenset[int] | None = None
-    of_source: frozenset[int] | None = None
+
+    @property
+    def _of_source(self) -> list[tuple[int, StructField]]:
+        return _those(self.execution.merge.source_schema, self.recipe.pair_values.source)
+
+    @property
+    def _of_target(self) -> list[tuple[int, StructField]]:
+        return _those(self.execution.merge.target_schema, self.recipe.pair_values.target)
 
     def touched(self, _: str, files: Sequence[AddFile]) -> tuple[Rows, None]:
         """Return the rows of both sides that belong together, of touched files."""
@@ -100,7 +101,7 @@ class PairFrames:
         self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among, present: Mapping[str, Column]
     ) -> Rows:
         merge, names = self.execution.merge, self.execution.merge.names
-        of_source, of_target = _those(merge.source_schema, self.of_source), _those(merge.target_schema, self.of_target)
+        of_source, of_target = self._of_source, self._of_target
         hidden = [names.target(index) for index, _ in of_target]
         rest = [*hidden, *places]
         present = {**present, names.target_row_present: F.lit(True)}
@@ -120,9 +121,8 @@ class PairFrames:
         return Rows(source.lateralJoin(one_row), (*own_names, *(names.visible(index) for index, _ in of_target)))
 
     def _frame(self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among) -> DataFrame:
-        merge, names, recipe = self.execution.merge, self.execution.merge.names, self.recipe
-        of_source = _those(merge.source_schema, self.of_source)
-        of_target = _those(merge.target_schema, self.of_target)
+        names, recipe = self.execution.merge.names, self.recipe
+        of_source, of_target = self._of_source, self._of_target
         # A source without rows has no file, so nothing says in a task what its columns are: Spark makes the NULLs.
         read = of_source if self.staged.row_count else []
         source = [names.source(index) for index, _ in read]
@@ -165,7 +165,7 @@ class PairFrames:
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
         limits, staged = self.execution.limits, self.staged
         width = staged.bytes_in_memory / max(1, staged.row_count)
-        size = sum(pairs.file.size for pairs in found) if self.of_target != frozenset() else 0
+        size = sum(pairs.file.size for pairs in found) if self._of_target else 0
         return (
             staged.bytes_in_memory <= limits.driver_source_bytes
             and 2 * width * rows <= limits.driver_rows_bytes
@@ -190,5 +190,5 @@ class PairFrames:
         return frame.toDF(*merge.source_schema.names, names.source_row_index)
 
 
-def _those(schema: StructType, positions: frozenset[int] | None) -> list[tuple[int, StructField]]:
-    return [(i, field) for i, field in enumerate(schema.fields) if positions is None or i in positions]
+def _those(schema: StructType, positions: frozenset[int]) -> list[tuple[int, StructField]]:
+    return [(i, schema.fields[i]) for i in sorted(positions)]

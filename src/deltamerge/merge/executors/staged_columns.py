@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -75,7 +75,7 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         for clause in clauses.updates
     }
     updates_hold = recipe.pair_values.holds if recipe.reads_pairs else columns.derive(clauses.updates)
-    for index in (*read_of_pairs(execution, recipe), *recipe.choices.source_columns):
+    for index in (*sorted(recipe.pair_values.source), *recipe.choices.source_columns):
         columns.of_source(index)
     matched = None
     if clauses.matched and not clauses.take_all and recipe.choices.pair is None and not recipe.reads_pairs:
@@ -102,13 +102,6 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         updates_hold=updates_hold,
         inserts_hold=inserts_hold,
     )
-
-
-def read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Iterable[int]:
-    """Return the positions of the source's columns that Spark reads of pairs."""
-    if recipe.reads_pairs and recipe.pair_values.source is None:
-        return range(len(execution.merge.source_schema))
-    return recipe.pair_values.source or ()
 
 
 class _Columns:

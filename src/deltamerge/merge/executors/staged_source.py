@@ -24,7 +24,7 @@ from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
-from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_stage, read_of_pairs
+from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_stage
 from deltamerge.merge.output.clause_expressions import (
     evaluate_clauses,
     generate_clause_values,
@@ -198,7 +198,7 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     wanted: dict[str, pa.DataType] = {}
     set_to = {name for each in (*columns.updates.values(), *columns.inserts.values()) for name in each.values()}
     taken = [index for name, index in columns.own.items() if name in set_to]
-    looked_at = [*taken, *recipe.keys.source, *recipe.choices.source_columns, *read_of_pairs(execution, recipe)]
+    looked_at = [*taken, *recipe.keys.source, *recipe.choices.source_columns, *sorted(recipe.pair_values.source)]
     for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
         column = merge.source_schema.fields[index]
         kind = arrow_type(column.dataType)

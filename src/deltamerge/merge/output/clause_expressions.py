@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import Column
-from pyspark.sql.types import StructType
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import (
     ResolvedClause,
     ResolvedMerge,
-    SetFields,
+    SideColumns,
     TakeDefault,
     TakeGenerated,
-    TakeSource,
     TakeTarget,
-    TakeValue,
-    type_at,
+    assigned,
+    target_value,
 )
 from deltamerge.merge.output.frames import Rows, own_columns, seeing_source, seeing_target
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind
-from deltamerge.write.align import align, set_fields
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -141,50 +137,26 @@ def generate_all_action_exprs(
 
 def target_copy(merge: ResolvedMerge, index: int) -> Column:
     """Return the target's own value of an output column, in the output's type; a new column is NULL."""
-    names = merge.names
-    field = merge.output_schema.fields[index]
-    if index >= len(merge.target_schema.fields):
-        return F.lit(None).cast(field.dataType)
-    own = F.col(names.target(index))
-    assignment = replace(merge.assignment, structs_by_name=True)
-    return align(own, merge.target_schema.fields[index].dataType, field.dataType, assignment)
+    return target_value(merge, index, lambda: F.col(merge.names.target(index)))
 
 
 def generate_action_expr(
-    merge: ResolvedMerge,
-    clause: ResolvedClause,
-    index: int,
-    defaults: Callable[[int], Column],
+    merge: ResolvedMerge, clause: ResolvedClause, index: int, defaults: Callable[[int], Column]
 ) -> Column:
-    names = merge.names
-    field, output = merge.output_schema.fields[index], clause.outputs[index]
-    kind = clause.clause.kind
-    assignment = merge.assignment.into(field.name)
+    output = clause.outputs[index]
     if isinstance(output, TakeTarget):
         return target_copy(merge, index)
     if isinstance(output, TakeDefault):
         return defaults(index)
     if isinstance(output, TakeGenerated):
         # compute_generated_columns puts the value there once the row's other columns are known.
-        return F.lit(None).cast(field.dataType)
-    if isinstance(output, TakeSource):
-        existing = target_copy(merge, index) if output.keep_target_fields else None
-        given = merge.source_schema.fields[output.index].dataType
-        return align(F.col(names.source(output.index)), given, field.dataType, assignment, existing)
-    if isinstance(output, TakeValue):
-        value = F.col(names.value(kind, clause.number, output.index))
-        return align(value, clause.value_types[output.index], field.dataType, assignment)
-    assert isinstance(output, SetFields) and isinstance(field.dataType, StructType)
-    changes = {
-        path: align(
-            F.col(names.value(kind, clause.number, value)),
-            clause.value_types[value],
-            type_at(field.dataType, path),
-            assignment,
-        )
-        for path, value in output.fields
-    }
-    return set_fields(target_copy(merge, index), field.dataType, changes)
+        return F.lit(None).cast(merge.output_schema.fields[index].dataType)
+    columns = SideColumns(
+        target=partial(target_copy, merge),
+        source=lambda position: F.col(merge.names.source(position)),
+        value=lambda position: F.col(merge.names.value(*clause.key, position)),
+    )
+    return assigned(merge, clause, index, columns)
 
 
 def generate_clause_output_exprs(
