@@ -57,7 +57,9 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         if statement.has_source and conf.skip_unchanged:
             statement = replace(statement, skip_unchanged=True)
-        merge = resolve(spark, statement, schema, conf, _widening(snapshot, conf))
+        configuration, present = snapshot.metadata.configuration, features(snapshot.protocol)
+        widening = widening_mode(configuration, present, conf.allow_automatic_widening)
+        merge = resolve(spark, statement, schema, conf, widening)
         merge = narrowed(skipping_unchanged(spark, merge) if statement.skip_unchanged else merge)
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
@@ -110,11 +112,6 @@ def check_change_data_names(context: PlanningContext) -> None:
         found += [name for name in names if name.lower() == MERGE_ACTION]
     if found:
         raise reserved_names(found, "run the merge without returning()" if context.returns_changes else DISABLE)
-
-
-def _widening(snapshot: Snapshot, conf: MergeConf) -> str:
-    present = features(snapshot.protocol)
-    return widening_mode(snapshot.metadata.configuration, present, conf.allow_automatic_widening)
 
 
 def at_one_time(statement: MergeStatement, microseconds: int, columns: Collection[str], zone: str) -> MergeStatement:

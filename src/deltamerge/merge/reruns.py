@@ -70,13 +70,9 @@ def gave_up(
 
 
 def _listed(lost: Sequence[LostCommit]) -> str:
-    return ", ".join(_words(one) for one in lost)
+    return ", ".join(f"{_who(one)} {_DID.get(one.rule, 'conflicted')} [{one.rule}]" for one in lost)
 
 
 def _who(lost: LostCommit) -> str:
     by = f" ({lost.operation})" if lost.operation else ""
     return "another writer" if lost.version is None else f"version {lost.version}{by}"
-
-
-def _words(lost: LostCommit) -> str:
-    return f"{_who(lost)} {_DID.get(lost.rule, 'conflicted')} [{lost.rule}]"

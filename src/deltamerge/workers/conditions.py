@@ -78,12 +78,10 @@ def evaluate(condition: Condition, rows: pa.Table) -> Any:  # noqa: ANN401
     if {operand.kind for operand in condition.operands} == {"whole", "decimal"}:
         values = [value.cast(ARROW_TYPES["decimal"]) for value in values]
     found = EVALUATORS[condition.op](values)
-    # For Spark NaN is above all other numbers.
-    return pc.or_(found, pc.is_nan(values[0])) if condition.op in (">", ">=") and _are_doubles(condition) else found
-
-
-def _are_doubles(operation: Operation) -> bool:
-    return operation.operands[0].kind == "double"
+    if condition.op in (">", ">=") and condition.operands[0].kind == "double":
+        # For Spark NaN is above all other numbers.
+        return pc.or_(found, pc.is_nan(values[0]))
+    return found
 
 
 @dataclass(frozen=True)

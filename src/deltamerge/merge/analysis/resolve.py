@@ -88,14 +88,13 @@ class _Resolver:
     def resolve(self) -> ResolvedMerge:
         analysis = Analysis(self.statement, self.sides, self.conf.double_quoted_identifiers)
         mistyped = analysis.check_conditions()
-        paths = {id(clause): self._assigned_paths(clause) for clause in self.statement.clauses}
         for clause in self.statement.clauses:
-            self._check_known(clause, paths[id(clause)])
-        output_schema = self._output_schema(paths)
+            self._check_known(clause)
+        output_schema = self._output_schema()
         if mistyped is not None:
             raise mistyped
         for clause in self.statement.clauses:
-            self._check_paths(clause, paths[id(clause)], output_schema)
+            self._check_paths(clause, output_schema)
         for clause in self.statement.clauses:
             self._check_star(clause, output_schema)
         typed = {kind: analysis.typed_values(kind) for kind in KIND_AS_SQL}
@@ -104,8 +103,7 @@ class _Resolver:
         for clause in self.statement.clauses:
             number = counters.get(clause.kind, 0)
             counters[clause.kind] = number + 1
-            types = typed[clause.kind][number]
-            clauses.append(self._clause(clause, number, paths[id(clause)], types, output_schema))
+            clauses.append(self._clause(clause, number, typed[clause.kind][number], output_schema))
         return ResolvedMerge(
             statement=self.statement,
             clauses=tuple(clauses),
@@ -120,7 +118,7 @@ class _Resolver:
 
     # Assignments
 
-    def _assigned_paths(self, clause: MergeClause) -> tuple[tuple[str, ...], ...]:
+    def _paths(self, clause: MergeClause) -> tuple[tuple[str, ...], ...]:
         return tuple(self._without_alias(a.target) for a in clause.assignments)
 
     def _without_alias(self, name: tuple[str, ...]) -> tuple[str, ...]:
@@ -130,7 +128,7 @@ class _Resolver:
                 return name[1:]
         return name
 
-    def _output_schema(self, paths: dict[int, tuple[tuple[str, ...], ...]]) -> StructType:
+    def _output_schema(self) -> StructType:
         target = self.sides.target_schema
         if not self.evolution:
             return target
@@ -143,11 +141,11 @@ class _Resolver:
                 excepted = self._excepted(assignments)
                 used += [(f.name,) for f in self.sides.source_schema.fields if f.name.lower() not in excepted]
             else:
-                used += paths[id(clause)]
+                used += self._paths(clause)
         return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
 
-    def _check_paths(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...], schema: StructType) -> None:
-        spelled = []
+    def _check_paths(self, clause: MergeClause, schema: StructType) -> None:
+        paths, spelled = self._paths(clause), []
         for path in paths:
             spelled.append(self._spelled(path, clause, schema))
             if isinstance(clause.action, Insert) and len(path) > 1:
@@ -166,10 +164,10 @@ class _Resolver:
                 if left[:shorter] == right[:shorter]:
                     raise analysis_errors.conflicting_assignments(left, right, clause.to_sql())
 
-    def _check_known(self, clause: MergeClause, paths: tuple[tuple[str, ...], ...]) -> None:
+    def _check_known(self, clause: MergeClause) -> None:
         """Refuse names that no evolution can add, before any types are compared, as delta-spark does."""
         sides = (self.sides.target_schema, self.sides.source_schema)
-        for path in paths:
+        for path in self._paths(clause):
             if all(find_field(schema, path[0], self.case_sensitive) is None for schema in sides):
                 raise self._unknown(path, 0, sides[0], clause)
 
@@ -195,22 +193,14 @@ class _Resolver:
 
     # Clauses
 
-    def _clause(
-        self,
-        clause: MergeClause,
-        number: int,
-        paths: tuple[tuple[str, ...], ...],
-        types: list[DataType],
-        schema: StructType,
-    ) -> ResolvedClause:
+    def _clause(self, clause: MergeClause, number: int, types: list[DataType], schema: StructType) -> ResolvedClause:
         assignments = _assignments(clause)
         if assignments is None:
             return ResolvedClause(clause, number)
         if isinstance(assignments, Star):
             outputs = outputs_of_table(clause, self._star_outputs(clause, assignments, schema), schema)
             return ResolvedClause(clause, number, outputs=outputs)
-        spelled = [self._spelled(path, clause, schema) for path in paths]
-        assigned = self._assigned_outputs(clause, assignments, spelled, types, schema)
+        assigned = self._assigned_outputs(clause, assignments, types, schema)
         outputs = outputs_of_table(clause, assigned, schema)
         return ResolvedClause(clause, number, tuple(types), outputs)
 
@@ -273,13 +263,13 @@ class _Resolver:
         self,
         clause: MergeClause,
         assignments: tuple[Assignment, ...],
-        spelled: list[tuple[str, ...]],
         types: list[DataType],
         schema: StructType,
     ) -> tuple[Output, ...]:
         whole: dict[str, Output] = {}
         fields: dict[str, list[tuple[tuple[str, ...], int]]] = {}
         next_value = 0
+        spelled = (self._spelled(path, clause, schema) for path in self._paths(clause))
         for assignment, path in zip(assignments, spelled, strict=True):
             if isinstance(assignment.value, Default):
                 whole[path[0]] = TakeDefault()

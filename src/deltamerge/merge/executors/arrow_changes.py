@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,7 +19,7 @@ from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, Mer
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
 from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
-from deltamerge.merge.executors.row_counts import count_rows
+from deltamerge.merge.executors.row_counts import RowCounts, changes_of, writing_step
 from deltamerge.merge.executors.staged_source import StagedSource
 from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
 from deltamerge.merge.output.identity_columns import generated_identities
@@ -34,7 +35,7 @@ from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, pa
 from deltamerge.workers.row_tracking import Origin
 from deltamerge.workers.staged_rows import SPARK_VERSION, StagedRows
 from deltamerge.write.data_files import WrittenFiles, change_folder, files_of_tasks
-from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges, write_deletion_vectors
+from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
 from deltamerge.write.identity_columns import RowNumbers, identity_column
 from deltamerge.write.patching import patchable
 
@@ -116,43 +117,21 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
             check_patchable(execution, touched.rewrite)
     partitions = _partitions(changes)
     items = _items(changes, partitions.each)
-    written, by_clause = NOTHING_WRITTEN, dict[int, int]()
+    written, counts = NOTHING_WRITTEN, None
     if items:
-        with steps.step(*_step(changes), touched.rewrite):
-            by_clause, written = _write_files(changes, items, partitions.order)
+        with steps.step(*writing_step(execution, touched), touched.rewrite):
+            written, counts = _write_files(changes, items, partitions.order)
             _remove_empty_folders(changes, partitions.each, written)
-    copied, inserted = count_rows(execution, touched, written)
-    vectors = NO_VECTORS
-    if touched.rewrite and execution.writes_deletion_vectors:
-        with steps.step("write_deletion_vectors", "writing deletion vectors"):
-            vectors = _delete_rows(changes)
-    return MergeChanges(
-        execution=execution,
-        source_rows=changes.staged.summary.row_count,
-        second_scan_rows=changes.staged.summary.row_count if items and not merge.statement.is_insert_only else -1,
-        target=changes.target,
-        touched=touched,
-        written=written,
-        inserted=inserted,
-        inserted_by_clause={
-            ("not_matched", clause.number): by_clause.get(clause.number, 0) for clause in merge.inserting
-        },
-        copied=copied,
-        summary=changes.staged.summary,
-        vectors=vectors,
+    return changes_of(
+        execution,
+        changes.staged.summary,
+        changes.target,
+        touched,
+        written,
+        counts,
+        second_scan=bool(items) and not merge.statement.is_insert_only,
+        delete_rows=partial(_delete_rows, changes),
     )
-
-
-def _step(changes: ArrowChanges) -> tuple[str, str]:
-    touched = len(changes.touched.rewrite)
-    if not touched:
-        return "write_only_inserts", "writing new files for only inserts"
-    if changes.execution.writes_deletion_vectors:
-        return (
-            "write_all_changes",
-            f"writing new and changed rows of {touched} file{'' if touched == 1 else 's'}",
-        )
-    return "write_all_changes", f"rewriting {touched} file{'' if touched == 1 else 's'}"
 
 
 def _partitions(changes: ArrowChanges) -> Partitions:
@@ -243,8 +222,8 @@ def _groups(changes: ArrowChanges, changed: Sequence[Pairs]) -> Iterator[list[Pa
         yield group
 
 
-def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tuple[dict[int, int], WrittenFiles]:
-    """Write all files in one job; return how many rows each INSERT clause took, and the files."""
+def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tuple[WrittenFiles, RowCounts]:
+    """Write all files in one job; return them, and how many rows each INSERT clause took."""
     execution, columns, table = changes.execution, changes.staged.columns, changes.recipe.table
     spark, limits = execution.table.spark, execution.limits
     partition_columns = execution.snapshot.metadata.partition_columns
@@ -287,13 +266,13 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
     )
     report = execution.steps.advance
     done = tasks.run(spark, writing(execution.files, new), rows, DONE_SCHEMA, in_driver=in_driver, report=report)
-    counts: dict[int, int] = {}
+    counts = Counter[tuple[str, int]]({clause.key: 0 for clause in execution.merge.inserting})
     for row in done:
         if row["unfit"] is not None:
             raise Declined("changed_rows", execution.plan.changed_rows.choice, row["unfit"])
-        for number, count in json.loads(row["detail"]).items():
-            counts[int(number)] = counts.get(int(number), 0) + count
-    return counts, files_of_tasks(execution.write_target, done)
+        counts.update({("not_matched", int(number)): rows for number, rows in json.loads(row["detail"]).items()})
+    written = files_of_tasks(execution.write_target, done)
+    return written, RowCounts(written.row_count, counts)
 
 
 def _physical_path(execution: Execution, path: Sequence[str]) -> tuple[str, ...]:

@@ -20,11 +20,11 @@ from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, unmatched_by
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
+    changes_of,
     check_same_changes,
-    count_rows,
     counted,
-    inserts_by_clause,
     observing_clauses,
+    writing_step,
 )
 from deltamerge.merge.executors.target_scan import finds_rows, first_side, matching_side, scan_rows
 from deltamerge.merge.executors.touched_files import (
@@ -56,7 +56,6 @@ from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.deletion_vectors import NO_VECTORS
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -91,11 +90,10 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
         execution.refuse_append_only()
     second = counted_again(source, rows, merge, execution.conf)
     rows = second.rows
-    written, counts, second_scan = NOTHING_WRITTEN, None, -1
+    written, counts, second_scan = NOTHING_WRITTEN, None, True
     if touched.rewrite and _has_rows_to_write(execution, touched):
-        second_scan = summary.row_count
         with (
-            steps.step("write_all_changes", _writing(execution, touched), touched.rewrite),
+            steps.step(*writing_step(execution, touched), touched.rewrite),
             assigning_values(merge),
         ):
             counting = source.summary is None or not references.is_deterministic
@@ -104,7 +102,6 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             found = touched.rows_by_clause
             check_same_changes(merge, found, counts, written.row_count, ("update", "delete"))
     elif merge.inserts and summary.row_count:
-        second_scan = summary.row_count
         with (
             steps.step("write_only_inserts", "writing new files for only inserts"),
             assigning_values(merge),
@@ -113,26 +110,14 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
                 matching = matching_side(execution, touched.only_matched, source.summary)
                 rows = unmatched_by_number(execution, rows, summary, matching)
             written, counts = write_inserts(execution, rows, WHEN_NO_MATCHES)
+    else:
+        second_scan = False
     check_source_unchanged(second, summary.row_count)
-    copied, inserted = count_rows(execution, touched, written)
-    vectors = NO_VECTORS
-    if touched.rewrite and execution.writes_deletion_vectors:
-        with steps.step("write_deletion_vectors", "writing deletion vectors"):
-            vectors = delete_rows(execution, first, target, touched, deleted, by_name)
-    return MergeChanges(
-        execution=execution,
-        source_rows=summary.row_count,
-        second_scan_rows=second_scan,
-        target=target,
-        touched=touched,
-        written=written,
-        inserted=inserted,
-        inserted_by_clause=inserts_by_clause(merge, counts, inserted),
-        copied=copied,
-        summary=summary,
-        vectors=vectors,
-        finds_rows=None if source.summary is None else partial(finds_rows, execution, first),
+    deleting = partial(delete_rows, execution, first, target, touched, deleted, by_name)
+    changes = changes_of(
+        execution, summary, target, touched, written, counts, second_scan=second_scan, delete_rows=deleting
     )
+    return changes if source.summary is None else replace(changes, finds_rows=partial(finds_rows, execution, first))
 
 
 def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
@@ -141,11 +126,6 @@ def _has_rows_to_write(execution: Execution, touched: TouchedFiles) -> bool:
     if merge.inserts or execution.writes_change_data or not execution.writes_deletion_vectors:
         return True
     return touched.rows((*merge.matched, *merge.not_matched_by_source), "update") > 0
-
-
-def _writing(execution: Execution, touched: TouchedFiles) -> str:
-    files = f"{len(touched.rewrite)} file{'' if len(touched.rewrite) == 1 else 's'}"
-    return f"writing new and changed rows of {files}" if execution.writes_deletion_vectors else f"rewriting {files}"
 
 
 def _fits_one_task(execution: Execution, source: Source, sizes: ScanSizes, summary: SourceSummary) -> bool:

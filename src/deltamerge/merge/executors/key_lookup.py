@@ -30,20 +30,14 @@ from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
 from deltamerge.merge.executors.spark_changes import SparkChanges
-from deltamerge.merge.executors.staged_source import (
-    StagedSource,
-    stage_source,
-    with_gaps,
-    with_index,
-    with_keys_counted,
-)
+from deltamerge.merge.executors.staged_keys import with_index, with_keys
+from deltamerge.merge.executors.staged_source import StagedSource, stage_source
 from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined, RowsCompete
-from deltamerge.merge.planning.target_files import TargetFiles, may_match_mask
-from deltamerge.skipping.keys import Mask
-from deltamerge.workers.staged_rows import StagedFile, open_staged
+from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.workers.staged_rows import StagedFile
 from deltamerge.write.identity_columns import RowNumbers
 
 
@@ -80,7 +74,7 @@ def _finds_rows(execution: Execution, read: tuple[StagedFile, ...], files: Seque
 def _looked_up(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> MergeChanges:
     steps = execution.steps
     with steps.step("plan", "choosing the files to read"):
-        staged, possible = _with_keys(execution, recipe, staged)
+        staged, possible = with_keys(execution, recipe, staged)
         target = execution.target_files(staged.summary.predicate, possible)
     found: tuple[Pairs, ...] = ()
     if target.files and (staged.row_count or recipe.clauses.by_source):
@@ -103,18 +97,6 @@ def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
 
     staged, _ = execution.kept.once(execution.source_key, stage, lambda kept: kept[1].close())
     return staged
-
-
-def _with_keys(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> tuple[StagedSource, Mask]:
-    """Look at the keys for NULLs, repetitions and gaps, and return which files their ranges leave."""
-    predicate = execution.references.to_read(staged.summary.predicate)
-    files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
-    if not staged.row_count:
-        return staged, files
-    staged = with_index(execution, staged, recipe)
-    keys = open_staged(execution.files, staged.rows, list(dict.fromkeys(recipe.key_names)))
-    staged = with_keys_counted(staged, recipe, keys)
-    return (with_gaps(staged, recipe, keys) if files.sum() > 1 else staged), files
 
 
 def _by_arrow(

@@ -93,7 +93,7 @@ def find_pairs(
     recipe: LookupRecipe,
     staged: StagedSource,
     files: Sequence[AddFile],
-    unmatchable: frozenset[str] = frozenset(),
+    unmatchable: frozenset[str],
 ) -> tuple[Pairs, ...]:
     """Look the source's keys up in files of the target.
 

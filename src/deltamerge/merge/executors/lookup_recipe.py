@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from deltamerge.merge.analysis.join_keys import PlainKeys
+from deltamerge.merge.analysis.join_keys import JoinKey, PlainKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget, TakeValue, values_of
 from deltamerge.merge.planning.changed_rows import moving_columns, reached, takes_all
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.derived_columns import checks_in_arrow, derived_of
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
+from deltamerge.merge.source.key_summary import ranged_keys
 from deltamerge.workers.conditions import ClauseChoice, RowCheck
 from deltamerge.workers.row_pairs import by_source_number
 from deltamerge.workers.source_keys import ComparedKey, RowChoice
@@ -142,6 +143,12 @@ class LookupRecipe:
     def undecided(self) -> bool:
         """Whether only Spark finds out which clause takes a pair."""
         return self.reads_pairs and not self.clauses.take_all and self.choices.pair is None
+
+    @property
+    def ranged(self) -> list[tuple[str, JoinKey]]:
+        """The keys whose ranges are known, by their names in the staged rows."""
+        ranged = ranged_keys(self.keys.keys)
+        return [(name, key) for name, key in zip(self.key_names, self.keys.keys, strict=True) if key in ranged]
 
     @property
     def key_names(self) -> list[str]:

@@ -1,8 +1,8 @@
-"""How many rows an executor inserted and copied, and whether its second scan took the rows that the first found."""
+"""What an operator wrote: how many rows it inserted and copied, and whether they are those that it had found."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -11,11 +11,14 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
-from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.execution import Execution, MergeChanges
 from deltamerge.merge.executors.touched_files import TouchedFiles
+from deltamerge.merge.planning.target_files import TargetFiles
+from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.source.observations import observed
 from deltamerge.spark import columns as F
 from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
 
 _ROWS = "rows"
 
@@ -117,3 +120,50 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
             "deterministic.",
         )
     return copied, inserted
+
+
+def writing_step(execution: Execution, touched: TouchedFiles) -> tuple[str, str]:
+    """Return the name and the description of the step in which an operator writes."""
+    count = len(touched.rewrite)
+    if not count:
+        return "write_only_inserts", "writing new files for only inserts"
+    files = f"{count} file{'' if count == 1 else 's'}"
+    what = f"writing new and changed rows of {files}" if execution.writes_deletion_vectors else f"rewriting {files}"
+    return "write_all_changes", what
+
+
+def changes_of(
+    execution: Execution,
+    summary: SourceSummary,
+    target: TargetFiles,
+    touched: TouchedFiles,
+    written: WrittenFiles,
+    counts: RowCounts | None,
+    *,
+    second_scan: bool,
+    delete_rows: Callable[[], VectorChanges],
+) -> MergeChanges:
+    """Put together what an operator found and wrote; see `MergeChanges`.
+
+    Args:
+        second_scan: Whether the source's rows were read a second time, to write.
+        delete_rows: Writes the deletion vectors of the touched files, where changed rows are deleted so.
+    """
+    copied, inserted = count_rows(execution, touched, written)
+    vectors = NO_VECTORS
+    if touched.rewrite and execution.writes_deletion_vectors:
+        with execution.steps.step("write_deletion_vectors", "writing deletion vectors"):
+            vectors = delete_rows()
+    return MergeChanges(
+        execution=execution,
+        source_rows=summary.row_count,
+        target=target,
+        touched=touched,
+        summary=summary,
+        written=written,
+        inserted=inserted,
+        inserted_by_clause=inserts_by_clause(execution.merge, counts, inserted),
+        copied=copied,
+        second_scan_rows=summary.row_count if second_scan else -1,
+        vectors=vectors,
+    )

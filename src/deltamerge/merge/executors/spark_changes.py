@@ -19,10 +19,9 @@ from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.matches import Matches
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
+    changes_of,
     check_same_changes,
-    count_rows,
     counted,
-    inserts_by_clause,
     observing_clauses,
 )
 from deltamerge.merge.executors.target_scan import scan_rows
@@ -38,7 +37,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import job_description
 from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
 from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.deletion_vectors import NO_VECTORS, write_deletion_vectors
+from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import Patch, patch_files, patchable
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
@@ -93,31 +92,26 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched))
     if files:
         execution.refuse_append_only()
-    written, counts, second_scan = NOTHING_WRITTEN, None, -1
-    if touched.rewrite or (merge.inserts and summary.row_count):
-        second_scan = summary.row_count
+    written, counts = NOTHING_WRITTEN, None
+    second_scan = bool(touched.rewrite or (merge.inserts and summary.row_count))
+    if second_scan:
         with steps.step(*_step(changes), touched.rewrite), assigning_values(merge):
             written, counts = _write(changes)
         if counts is not None:
             _check_same_changes(changes, counts, written)
-    copied, inserted = count_rows(execution, touched, written)
-    vectors = NO_VECTORS
-    if touched.rewrite and execution.writes_deletion_vectors:
-        with steps.step("write_deletion_vectors", "writing deletion vectors"):
-            store = execution.table.store
-            vectors = write_deletion_vectors(store, execution.folder, matches.changed, changes.touched)
-    return MergeChanges(
-        execution=execution,
-        source_rows=summary.row_count,
-        second_scan_rows=second_scan,
-        target=changes.target,
-        touched=touched,
-        written=written,
-        inserted=inserted,
-        inserted_by_clause=inserts_by_clause(merge, counts, inserted),
-        copied=copied,
-        summary=summary,
-        vectors=vectors,
+
+    def delete_rows() -> VectorChanges:
+        return write_deletion_vectors(execution.table.store, execution.folder, matches.changed, changes.touched)
+
+    return changes_of(
+        execution,
+        summary,
+        changes.target,
+        touched,
+        written,
+        counts,
+        second_scan=second_scan,
+        delete_rows=delete_rows,
     )
 
 

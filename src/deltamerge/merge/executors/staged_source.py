@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
@@ -35,20 +34,17 @@ from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import arrow_type, type_name
 from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, ranged_keys, summary_of
+from deltamerge.merge.source.key_summary import NO_ROWS, SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.scan.parquet_files import GLOB
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
-from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
-from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
 from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import collected, python_workers
 from deltamerge.workers.decoded_files import DECODED_SCHEMA, decoding, decoding_work
-from deltamerge.workers.key_index import KeyIndex, write_index
-from deltamerge.workers.source_keys import comparable_keys
+from deltamerge.workers.key_index import KeyIndex
 from deltamerge.workers.staged_rows import (
     STAGED_SUFFIX,
     TOO_MANY,
@@ -132,64 +128,8 @@ def check_there(execution: Execution, files: Sequence[StagedFile]) -> None:
     """Check that tasks write where the driver reads: a session may be on another machine."""
     written = [file.path for file in files if file.is_arrow]
     there = set(execution.files.names(execution.scratch)) if written else set()
-    if not there.issuperset(map(_name, written)):
+    if not there.issuperset(path.rpartition("/")[2] for path in written):
         raise Declined("match", "key_lookup", "tasks write to the disk of another machine than the driver's")
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def with_index(execution: Execution, source: StagedSource, recipe: LookupRecipe) -> StagedSource:
-    """Sort the keys of a source with very many rows, which tasks then search."""
-    if source.row_count <= execution.limits.source_rows:
-        return source
-    path = f"{execution.scratch}/keys.arrow"
-    try:
-        keys = comparable_keys(execution.files, source.rows, recipe.compared, recipe.choices.on_source)
-        return replace(source, index=write_index(execution.files, path, keys))
-    except (ValueError, pa.ArrowException) as error:
-        raise Declined("match", "key_lookup", str(error)) from error
-
-
-def with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
-    """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out."""
-    if source.row_count < source.summary.row_count:
-        return source
-    if source.index is not None:
-        nulls, repeated = source.index.without_key, source.index.repeated
-    else:
-        nulls, repeated = _nulls_and_repeated(recipe, keys)
-    counted = replace(source, has_unique_keys=repeated == 0)
-    if recipe.choices.on_source is not None or recipe.choices.on_target is not None:
-        # What else ON requires may be why keys repeat.
-        return counted
-    return replace(counted, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
-
-
-def _nulls_and_repeated(recipe: LookupRecipe, keys: pa.Table) -> tuple[int, int]:
-    whole = keys
-    # NULL is a value of a key that equals others in it.
-    for name in {key.source for key in recipe.compared if not key.null_safe}:
-        whole = whole.filter(pc.is_valid(whole.column(name))) if whole.column(name).null_count else whole
-    different = whole.group_by(keys.column_names).aggregate([])
-    return len(keys) - len(whole), len(whole) - len(different)
-
-
-def with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
-    """Narrow what the source's keys require of a target row by the gaps between them."""
-    predicate = source.summary.predicate
-    names = [name for name, _ in _ranged(recipe)]
-    if not isinstance(predicate, And) or len(predicate.parts) != len(names):
-        return source
-    parts: list[Predicate] = []
-    for part, name in zip(predicate.parts, names, strict=True):
-        if isinstance(part, InRanges) and may_have_key_ranges(part.type_name, source.row_count):
-            found = key_ranges(keys.column(name))
-            parts.append(part if found is None else replace(part, ranges=found))
-        else:
-            parts.append(part)
-    return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
 
 
 def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> tuple[StagedSource, PlainParquet]:
@@ -205,7 +145,7 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
         if kind is None or CHAR_VARCHAR_TYPE in (column.metadata or {}):
             raise Declined("source", "in_place", f"its column {column.name} is of type {type_name(column)}")
         wanted[column.name] = kind
-    ranged = _ranged(recipe)
+    ranged = recipe.ranged
     names = [in_files[name] for name, _ in ranged]
     found = plain_parquet(merge.statement.source, wanted, names, execution.files, execution.table.store.root)
     if isinstance(found, NotPlain):
@@ -324,7 +264,7 @@ def _staged(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) 
     frame = rows.select(*own, *_aliased(columns.computed))
     # A row that no INSERT takes, and that nothing else needs, is only counted.
     needed = merge.matched or recipe.clauses.by_source
-    ranged = _ranged(recipe)
+    ranged = recipe.ranged
     found = _stage(frame, execution, ranged, None if needed else columns.clause)
     return StagedSource(
         columns=columns,
@@ -410,12 +350,6 @@ def _few_rows(frame: DataFrame, execution: Execution) -> pa.Table | None:
 
 def staged_files(found: list[dict[str, Any]]) -> tuple[StagedFile, ...]:
     return tuple(StagedFile(row["path"], 0, 0) for row in found if row["staged"])
-
-
-def _ranged(recipe: LookupRecipe) -> list[tuple[str, JoinKey]]:
-    """Return the keys whose ranges are known, by their names in the staged rows."""
-    ranged = ranged_keys(recipe.keys.keys)
-    return [(name, key) for name, key in zip(recipe.key_names, recipe.keys.keys, strict=True) if key in ranged]
 
 
 def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int, limits: Limits) -> SourceSummary:

@@ -14,7 +14,7 @@ from deltamerge.spark import columns as F
 
 
 def generate_cdc_and_output_rows(
-    rows: Rows, schema: StructType, names: InternalColumns, hidden: tuple[str, ...] = ()
+    rows: Rows, schema: StructType, names: InternalColumns, hidden: tuple[str, ...]
 ) -> DataFrame:
     """Make the table's rows and the change data of joined rows. Delta: generateCdcAndOutputRows.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deltamerge.log.schema import StructType
 from deltamerge.merge.analysis.join_keys import NoPlainKeys
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.skipping.indexed import NUM_INDEXED_COLS, IndexedColumns, leaves_of
@@ -132,10 +131,11 @@ def _about_statistics(context: PlanningContext) -> list[str]:
     if snapshot.files.num_files < 2:
         return []
     indexed = IndexedColumns.of(schema, metadata.partition_columns, metadata.configuration)
+    with_statistics = {leaf.names for leaf in leaves_of(schema) if leaf.path in indexed.paths}
     found = []
     keys = [key.target.path for key in context.references.on.equi_keys]
     for path in dict.fromkeys(keys):
-        if path[0] in metadata.partition_columns or _is_indexed(schema, path, indexed):
+        if path[0] in metadata.partition_columns or path in with_statistics:
             continue
         found.append(
             f"The key column {'.'.join(path)} has no statistics, so the source's keys exclude no file: by "
@@ -151,10 +151,6 @@ def _about_statistics(context: PlanningContext) -> list[str]:
             "so they are always read. Write them again, as OPTIMIZE does."
         )
     return found
-
-
-def _is_indexed(schema: StructType, path: tuple[str, ...], indexed: IndexedColumns) -> bool:
-    return any(leaf.names == path and leaf.path in indexed.paths for leaf in leaves_of(schema))
 
 
 def _about_clauses(context: PlanningContext) -> list[str]:

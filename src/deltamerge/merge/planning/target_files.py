@@ -95,9 +95,9 @@ def partition_count(files: Iterable[AddFile], is_partitioned: bool) -> int:
     return len({tuple(sorted(file.partition_values.items())) for file in files})
 
 
-def may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None) -> FileTable:
+def may_match(snapshot: Snapshot, predicate: Predicate, session_time_zone: str) -> FileTable:
     """Find the files that may hold rows of a predicate, without an object for each."""
-    return _among(snapshot.files, may_match_mask(snapshot, predicate, session_time_zone, among))
+    return _among(snapshot.files, may_match_mask(snapshot, predicate, session_time_zone))
 
 
 def _among(files: FileTable, mask: Mask) -> FileTable:

@@ -1,0 +1,84 @@
+"""The keys of a staged source: sorted where they are very many, and looked at for NULLs, repetitions and gaps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe
+from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.planning.target_files import may_match_mask
+from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
+from deltamerge.skipping.keys import Mask
+from deltamerge.skipping.predicates import And, InRanges, Predicate
+from deltamerge.workers.key_index import write_index
+from deltamerge.workers.source_keys import comparable_keys
+from deltamerge.workers.staged_rows import open_staged
+
+
+def with_keys(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> tuple[StagedSource, Mask]:
+    """Look at the keys for NULLs, repetitions and gaps, and return which files their ranges leave."""
+    predicate = execution.references.to_read(staged.summary.predicate)
+    files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
+    if not staged.row_count:
+        return staged, files
+    staged = with_index(execution, staged, recipe)
+    keys = open_staged(execution.files, staged.rows, list(dict.fromkeys(recipe.key_names)))
+    staged = _with_keys_counted(staged, recipe, keys)
+    return (_with_gaps(staged, recipe, keys) if files.sum() > 1 else staged), files
+
+
+def with_index(execution: Execution, source: StagedSource, recipe: LookupRecipe) -> StagedSource:
+    """Sort the keys of a source with very many rows, which tasks then search."""
+    if source.row_count <= execution.limits.source_rows:
+        return source
+    path = f"{execution.scratch}/keys.arrow"
+    try:
+        keys = comparable_keys(execution.files, source.rows, recipe.compared, recipe.choices.on_source)
+        return replace(source, index=write_index(execution.files, path, keys))
+    except (ValueError, pa.ArrowException) as error:
+        raise Declined("match", "key_lookup", str(error)) from error
+
+
+def _with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
+    """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out."""
+    if source.row_count < source.summary.row_count:
+        return source
+    if source.index is not None:
+        nulls, repeated = source.index.without_key, source.index.repeated
+    else:
+        nulls, repeated = _nulls_and_repeated(recipe, keys)
+    counted = replace(source, has_unique_keys=repeated == 0)
+    if recipe.choices.on_source is not None or recipe.choices.on_target is not None:
+        # What else ON requires may be why keys repeat.
+        return counted
+    return replace(counted, summary=replace(source.summary, null_keys=nulls, repeated_keys=repeated))
+
+
+def _nulls_and_repeated(recipe: LookupRecipe, keys: pa.Table) -> tuple[int, int]:
+    whole = keys
+    # NULL is a value of a key that equals others in it.
+    for name in {key.source for key in recipe.compared if not key.null_safe}:
+        whole = whole.filter(pc.is_valid(whole.column(name))) if whole.column(name).null_count else whole
+    different = whole.group_by(keys.column_names).aggregate([])
+    return len(keys) - len(whole), len(whole) - len(different)
+
+
+def _with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
+    """Narrow what the source's keys require of a target row by the gaps between them."""
+    predicate = source.summary.predicate
+    names = [name for name, _ in recipe.ranged]
+    if not isinstance(predicate, And) or len(predicate.parts) != len(names):
+        return source
+    parts: list[Predicate] = []
+    for part, name in zip(predicate.parts, names, strict=True):
+        if isinstance(part, InRanges) and may_have_key_ranges(part.type_name, source.row_count):
+            found = key_ranges(keys.column(name))
+            parts.append(part if found is None else replace(part, ranges=found))
+        else:
+            parts.append(part)
+    return replace(source, summary=replace(source.summary, predicate=And(tuple(parts))))
