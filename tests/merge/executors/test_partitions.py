@@ -79,7 +79,7 @@ def test_rows_that_go_to_another_partition(tmp_path: Path) -> None:
     lookup.recipe.clauses.moving = {0: ("p",)}
     of_a = lookup.pairs("a", row_pairs([1, 3, 4, 6, 7], [0, 1, 2, 3, 0], [0, 0, 0, 1, NO_CLAUSE]))
     of_b = lookup.pairs("b", row_pairs([5], [1], [0]))
-    (stay, same), moved = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [of_a, of_b], None)
+    (stay, same), moved = moved_rows(cast(Any, lookup), [of_a, of_b], None)
     assert found(stay) == [(1, 0, 0), (3, 1, MOVED), (4, 2, MOVED), (6, 3, 1)]
     assert stay.rows_by_clause == {0: 1, 1: 1, MOVED: 2}
     assert same is of_b
@@ -96,7 +96,7 @@ def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
     lookup.recipe.pair_values.names = frozenset({"computed", "then"})
     values = lookup.stage("values", {"computed": ["b", "a"], "then": [DAY, date(1, 1, 1)]})
     rows = replace(row_pairs([0, 1], [-1, -1], [-2, -2]), values=np.array([1, 0]))
-    (stay,), moved = moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("b", rows)], values)
+    (stay,), moved = moved_rows(cast(Any, lookup), [lookup.pairs("b", rows)], values)
     assert found(stay) == [(0, -1, MOVED), (1, -1, -2)]
     ((there,),) = moved.values()
     assert list(moved) == ["pp=a/day=0001-01-01/"]
@@ -110,7 +110,7 @@ def test_days_that_are_left_to_spark(tmp_path: Path, day: int | None, reason: st
     lookup = Lookup(tmp_path, {"then": cast(Any, days)}, updates={0: {"day": "then"}})
     lookup.recipe.clauses.moving = {0: ("day",)}
     with pytest.raises(Declined, match=reason):
-        moved_rows(lookup.execution, lookup.recipe, lookup.staged, [lookup.pairs("a", row_pairs([0], [0], [0]))], None)
+        moved_rows(cast(Any, lookup), [lookup.pairs("a", row_pairs([0], [0], [0]))], None)
 
 
 def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
@@ -125,9 +125,7 @@ def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
     matched = lookup.pairs("a", row_pairs([9], [2], [NO_CLAUSE]))
     moved = lookup.pairs("x", row_pairs([1], [2], [0]))
     folders = {name: f"pp={name}/day=2024-02-29/" for name in "abd"}
-    partitions = partitions_of(
-        lookup.execution, lookup.recipe, lookup.staged, [matched], [matched], {folders["b"]: [moved]}
-    )
+    partitions = partitions_of(cast(Any, lookup), [matched], [matched], {folders["b"]: [moved]})
     order = read_numbers(LOCAL_FILES, partitions.order).tolist()
     rows = {p.folders: [order[first:end] for first, end in p.inserted] for p in partitions.each}
     assert rows == {folders["a"]: [[0, 3]], folders["b"]: [[1]], folders["d"]: [[4]]}
@@ -141,8 +139,8 @@ def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
 def test_so_many_rows_are_several_files(tmp_path: Path) -> None:
     source: dict[str, list[Any]] = {"sp": ["a"] * 5, "then": [DAY] * 5}
     lookup = Lookup(tmp_path, source, inserts={0: {"p": "sp", "day": "then"}}, clause=None)
-    (partition,) = partitions_of(lookup.execution, lookup.recipe, lookup.staged, [], [], {}).each
+    (partition,) = partitions_of(cast(Any, lookup), [], [], {}).each
     assert partition.inserted == ((0, 1), (1, 3), (3, 5))
     lookup.execution.limits = replace(LIMITS, partitions=0)
     with pytest.raises(Declined, match="rows go to more than 0 partitions"):
-        partitions_of(lookup.execution, lookup.recipe, lookup.staged, [], [], {})
+        partitions_of(cast(Any, lookup), [], [], {})

@@ -17,10 +17,10 @@ from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
+from deltamerge.merge.executors.lookup_recipe import code_of
 from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.row_counts import RowCounts, changes_of, writing_step
-from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.executors.staged_source import Lookup
 from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
@@ -52,9 +52,7 @@ class ArrowChanges:
         values: What Spark computed of each pair; None where it computed nothing.
     """
 
-    execution: Execution
-    recipe: LookupRecipe
-    staged: StagedSource
+    lookup: Lookup
     target: TargetFiles
     found: tuple[Pairs, ...]
     matched: tuple[Pairs, ...]
@@ -65,17 +63,17 @@ class ArrowChanges:
         files = tuple(pairs.file for pairs in self.found if pairs.taken_rows)
         counts = {
             key: sum(pairs.rows_by_clause.get(number, 0) for pairs in self.found)
-            for key, number in self.recipe.clauses.numbers.items()
+            for key, number in self.lookup.recipe.clauses.numbers.items()
         }
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 
     def updated(self, pairs: Pairs) -> int:
-        return sum(pairs.rows_by_clause.get(code_of(clause), 0) for clause in self.recipe.clauses.updates)
+        return sum(pairs.rows_by_clause.get(code_of(clause), 0) for clause in self.lookup.recipe.clauses.updates)
 
     def located(self, pairs: Sequence[Pairs]) -> list[ChangingFile]:
         return [
             ChangingFile(
-                self.execution.located(decode_path(p.file.path)),
+                self.lookup.execution.located(decode_path(p.file.path)),
                 p.path,
                 Origin(p.file.base_row_id, p.file.default_row_commit_version),
             )
@@ -85,19 +83,19 @@ class ArrowChanges:
     @cached_property
     def writes_change_data(self) -> bool:
         """Whether change files are written; of a commit that only adds files, these are the change data."""
-        return self.execution.writes_change_data and bool(self.touched.rewrite)
+        return self.lookup.execution.writes_change_data and bool(self.touched.rewrite)
 
     @property
     def roots(self) -> list[str]:
         """The folders of data and of change data."""
-        folder = self.execution.folder
+        folder = self.lookup.execution.folder
         return [folder, change_folder(folder)] if self.writes_change_data else [folder]
 
     def new_files(self, partition: Partition, kind: str, *numbers: int) -> tuple[str, str]:
         """Return the paths of a new file and of the file with its change data, which may be empty."""
         name = "-".join([kind, *(f"{number:05d}" for number in numbers)])
         data, *changes = [
-            self.execution.located(f"{root}/{partition.folders}{prefix}{name}.parquet")
+            self.lookup.execution.located(f"{root}/{partition.folders}{prefix}{name}.parquet")
             for root, prefix in zip(self.roots, ("", "cdc-"), strict=False)
         ]
         return data, changes[0] if changes else ""
@@ -109,7 +107,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
     Raises:
         Declined: A file is not to be written by PyArrow, or rows go to very many partitions.
     """
-    execution, touched = changes.execution, changes.touched
+    execution, touched = changes.lookup.execution, changes.touched
     merge, steps = execution.merge, execution.steps
     if touched.rewrite:
         execution.refuse_append_only()
@@ -124,7 +122,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
             _remove_empty_folders(changes, partitions.each, written)
     return changes_of(
         execution,
-        changes.staged.summary,
+        changes.lookup.staged.summary,
         changes.target,
         touched,
         written,
@@ -139,14 +137,14 @@ def _partitions(changes: ArrowChanges) -> Partitions:
     touched = {file.path for file in changes.touched.rewrite}
     logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched)))
     pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
-    execution, recipe, staged = changes.execution, changes.recipe, changes.staged
-    changed, moved = moved_rows(execution, recipe, staged, pairs, changes.values)
+    execution = changes.lookup.execution
+    changed, moved = moved_rows(changes.lookup, pairs, changes.values)
     if execution.writes_deletion_vectors and not changes.writes_change_data:
         changed = tuple(found for found in changed if changes.updated(found))
-    partitions = partitions_of(execution, recipe, staged, changes.matched, changed, moved)
+    partitions = partitions_of(changes.lookup, changes.matched, changed, moved)
     for root in changes.roots:
         for folder in sorted({partition.folders for partition in partitions.each}):
-            changes.execution.table.store.make_folder(f"{root}/{folder}")
+            changes.lookup.execution.table.store.make_folder(f"{root}/{folder}")
     return partitions
 
 
@@ -161,12 +159,12 @@ def _remove_empty_folders(changes: ArrowChanges, partitions: Sequence[Partition]
             for depth in range(len(levels)):
                 folder = "/".join([root, *levels[: depth + 1], ""])
                 if folder not in used:
-                    changes.execution.table.store.delete_folder(folder)
+                    changes.lookup.execution.table.store.delete_folder(folder)
 
 
 def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
     """Describe the files to be written, the ones that take longest first."""
-    by_vectors, located = changes.execution.writes_deletion_vectors, changes.located
+    by_vectors, located = changes.lookup.execution.writes_deletion_vectors, changes.located
     changed: list[str] = []
     new: list[str] = []
     for number, partition in enumerate(partitions):
@@ -192,26 +190,26 @@ def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
 
 def _is_small(changes: ArrowChanges, partition: Partition) -> bool:
     """Return whether a partition gets only one file: small merges shall not leave ever more small files."""
-    rows, most = partition.rows + sum(map(changes.updated, partition.moved)), rows_of_a_file(changes.execution)
+    rows, most = partition.rows + sum(map(changes.updated, partition.moved)), rows_of_a_file(changes.lookup.execution)
     if most is not None and rows + _rows_written_again(changes, partition.pairs) > most:
         return False
-    size = changes.staged.bytes + sum(pairs.file.size for pairs in partition.pairs)
-    limits, files = changes.execution.limits, len(partition.pairs) + len(partition.moved)
+    size = changes.lookup.staged.bytes + sum(pairs.file.size for pairs in partition.pairs)
+    limits, files = changes.lookup.execution.limits, len(partition.pairs) + len(partition.moved)
     if len(partition.inserted) > 1 or files > limits.driver_files or size > limits.small_partition_bytes:
         return False
     return bool(rows) or len(partition.pairs) > 1
 
 
 def _rows_written_again(changes: ArrowChanges, changed: Sequence[Pairs]) -> int:
-    if changes.execution.writes_deletion_vectors:
+    if changes.lookup.execution.writes_deletion_vectors:
         return sum(map(changes.updated, changed))
     return rows_about((pairs.file.stats, pairs.file.size) for pairs in changed)
 
 
 def _groups(changes: ArrowChanges, changed: Sequence[Pairs]) -> Iterator[list[Pairs]]:
     """Put files together whose updated rows go into one new file, which is not too large unless one file has more."""
-    limit = changes.execution.limits.pairs_of_a_file
-    most = min(rows_of_a_file(changes.execution) or limit, limit)
+    limit = changes.lookup.execution.limits.pairs_of_a_file
+    most = min(rows_of_a_file(changes.lookup.execution) or limit, limit)
     group: list[Pairs] = []
     for pairs in changed:
         if group and sum(map(changes.updated, group)) + changes.updated(pairs) > most:
@@ -224,18 +222,18 @@ def _groups(changes: ArrowChanges, changed: Sequence[Pairs]) -> Iterator[list[Pa
 
 def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tuple[WrittenFiles, RowCounts]:
     """Write all files in one job; return them, and how many rows each INSERT clause took."""
-    execution, columns, table = changes.execution, changes.staged.columns, changes.recipe.table
+    execution, columns, table = changes.lookup.execution, changes.lookup.staged.columns, changes.lookup.recipe.table
     spark, limits = execution.table.spark, execution.limits
     partition_columns = execution.snapshot.metadata.partition_columns
     stored = {name: field for name, field in table.columns.items() if name not in partition_columns}
     new = NewRows(
-        staged=changes.staged.rows,
+        staged=changes.lookup.staged.rows,
         updates={number: _by_stored_name(setting, stored) for number, setting in columns.updates.items()},
         inserts={number: _by_stored_name(setting, table.columns) for number, setting in columns.inserts.items()},
         clause=columns.clause,
         form=file_form(execution),
         values=changes.values,
-        of_pairs=changes.recipe.pair_values.names,
+        of_pairs=changes.lookup.recipe.pair_values.names,
         updates_hold=columns.updates_hold,
         inserts_hold=columns.inserts_hold,
         identities=_identities(changes),
@@ -261,7 +259,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
     rows = pa.table({"work": pa.array(items, pa.string())})
     in_driver = (
         len(items) <= limits.driver_new_files
-        and changes.staged.bytes_in_memory <= limits.driver_source_bytes
+        and changes.lookup.staged.bytes_in_memory <= limits.driver_source_bytes
         and execution.fits_driver(_bytes_read(changes, new), len(changes.found))
     )
     report = execution.steps.advance
@@ -287,10 +285,10 @@ def _physical_path(execution: Execution, path: Sequence[str]) -> tuple[str, ...]
 
 def _identities(changes: ArrowChanges) -> dict[str, tuple[int, int]]:
     """Return of the identity columns that get values those of the first source row, and their steps."""
-    merge, numbers = changes.execution.merge, RowNumbers((0,), changes.staged.row_count)
+    merge, numbers = changes.lookup.execution.merge, RowNumbers((0,), changes.lookup.staged.row_count)
     given = generated_identities(merge)
     columns = [column for column in map(identity_column, merge.output_schema.fields) if column is not None]
-    stored = changes.recipe.table.columns
+    stored = changes.lookup.recipe.table.columns
     return {stored[c.name].name: (numbers.first_value(c), c.step) for c in columns if c.name in given}
 
 
@@ -300,18 +298,18 @@ def _by_stored_name(setting: Mapping[str, str], stored: Mapping[str, pa.Field]) 
 
 def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:
     share = 1.0
-    if changes.execution.writes_deletion_vectors and not changes.writes_change_data:
+    if changes.lookup.execution.writes_deletion_vectors and not changes.writes_change_data:
         # Of a changed row only what its UPDATE leaves as it was is read in its file.
         kept = [name for name in new.schema.names if any(name not in setting for setting in new.updates.values())]
         share = len(kept) / len(new.schema)
-    return changes.staged.bytes + share * sum(pairs.file.size for pairs in changes.found)
+    return changes.lookup.staged.bytes + share * sum(pairs.file.size for pairs in changes.found)
 
 
 def _delete_rows(changes: ArrowChanges) -> VectorChanges:
     changed = [pairs for pairs in changes.found if pairs.taken_rows]
     deleted = {pairs.file.path: pairs.changed for pairs in changed}
     files = {pairs.file.path: pairs.file for pairs in changed}
-    return write_deletion_vectors(changes.execution.table.store, changes.execution.folder, deleted, files)
+    return write_deletion_vectors(changes.lookup.execution.table.store, changes.lookup.execution.folder, deleted, files)
 
 
 def check_patchable(execution: Execution, files: Sequence[AddFile]) -> None:

@@ -31,7 +31,7 @@ from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
 from deltamerge.merge.executors.spark_changes import SparkChanges
 from deltamerge.merge.executors.staged_keys import with_index, with_keys
-from deltamerge.merge.executors.staged_source import StagedSource, stage_source
+from deltamerge.merge.executors.staged_source import Lookup, StagedSource, stage_source
 from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
@@ -50,9 +50,9 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
     with _scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         started = replace(execution, scratch=folder)
         recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
-        source = _staged_source(started, recipe)
-        changes = _looked_up(started, recipe, source)
-    return replace(changes, finds_rows=partial(_finds_rows, execution, source.rows.files))
+        staged = _staged_source(started, recipe)
+        changes = _looked_up(Lookup(started, recipe, staged))
+    return replace(changes, finds_rows=partial(_finds_rows, execution, staged.rows.files))
 
 
 def _finds_rows(execution: Execution, read: tuple[StagedFile, ...], files: Sequence[AddFile]) -> bool:
@@ -68,21 +68,19 @@ def _finds_rows(execution: Execution, read: tuple[StagedFile, ...], files: Seque
         if staged.rows.files != read:
             return True
         unmatchable = frozenset() if staged.row_count else frozenset(file.path for file in files)
-        return bool(find_pairs(again, recipe, with_index(again, staged, recipe), files, unmatchable))
+        return bool(find_pairs(with_index(Lookup(again, recipe, staged)), files, unmatchable))
 
 
-def _looked_up(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> MergeChanges:
-    steps = execution.steps
+def _looked_up(lookup: Lookup) -> MergeChanges:
+    execution, recipe, steps = lookup.execution, lookup.recipe, lookup.execution.steps
     with steps.step("plan", "choosing the files to read"):
-        staged, possible = with_keys(execution, recipe, staged)
-        target = execution.target_files(staged.summary.predicate, possible)
+        lookup, possible = with_keys(lookup)
+        target = execution.target_files(lookup.staged.summary.predicate, possible)
     found: tuple[Pairs, ...] = ()
-    if target.files and (staged.row_count or recipe.clauses.by_source):
+    if target.files and (lookup.staged.row_count or recipe.clauses.by_source):
         with steps.step("find_touched_files", "scanning files for matches", target.files):
-            found = find_pairs(execution, recipe, staged, target.files, target.unmatchable)
-    if recipe.by_spark:
-        return _by_spark(execution, recipe, staged, target, found)
-    return _by_arrow(execution, recipe, staged, target, found)
+            found = find_pairs(lookup, target.files, target.unmatchable)
+    return _by_spark(lookup, target, found) if recipe.by_spark else _by_arrow(lookup, target, found)
 
 
 def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
@@ -99,23 +97,18 @@ def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     return staged
 
 
-def _by_arrow(
-    execution: Execution,
-    recipe: LookupRecipe,
-    staged: StagedSource,
-    target: TargetFiles,
-    found: tuple[Pairs, ...],
-) -> MergeChanges:
+def _by_arrow(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> MergeChanges:
+    execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
     if not recipe.reads_pairs and differs_by_pair(execution.context) and fires_twice(found, staged.row_count):
         reason = "a source row matches several target rows, and each gets a value of its own"
         raise Declined("changed_rows", "arrow", reason)
     taken, values = found, None
     if recipe.reads_pairs and found:
-        frames = PairFrames(execution, recipe, staged, found)
+        frames = PairFrames(lookup, found)
         with execution.steps.step("find_touched_files", "evaluating clauses on matched rows"):
             taken, values = evaluate_pairs(frames)
     _check_competing(execution, any(pairs.taken > pairs.taken_rows for pairs in taken))
-    return arrow_changes.write_changes(ArrowChanges(execution, recipe, staged, target, taken, found, values))
+    return arrow_changes.write_changes(ArrowChanges(lookup, target, taken, found, values))
 
 
 def _check_competing(execution: Execution, competing: bool) -> None:
@@ -123,17 +116,12 @@ def _check_competing(execution: Execution, competing: bool) -> None:
         raise RowsCompete
 
 
-def _by_spark(
-    execution: Execution,
-    recipe: LookupRecipe,
-    staged: StagedSource,
-    target: TargetFiles,
-    found: tuple[Pairs, ...],
-) -> MergeChanges:
+def _by_spark(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> MergeChanges:
+    execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
     merge = execution.merge
     if generated_identities(merge):
         execution = replace(execution, row_numbers=RowNumbers((0,), staged.row_count))
-    pairs = PairFrames(execution, recipe, staged, found)
+    pairs = PairFrames(lookup, found)
     if found:
 
         def of_one_file() -> DataFrame:

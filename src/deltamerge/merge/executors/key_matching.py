@@ -17,7 +17,7 @@ from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.executors.staged_source import Lookup
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.scan.column_presence import check_columns, check_footers, expected_columns
 from deltamerge.scan.missing_files import refuse_replaced_files
@@ -88,13 +88,7 @@ class Pairs:
         return _bits(of_file.rows[of_file.is_changing])
 
 
-def find_pairs(
-    execution: Execution,
-    recipe: LookupRecipe,
-    staged: StagedSource,
-    files: Sequence[AddFile],
-    unmatchable: frozenset[str],
-) -> tuple[Pairs, ...]:
+def find_pairs(lookup: Lookup, files: Sequence[AddFile], unmatchable: frozenset[str]) -> tuple[Pairs, ...]:
     """Look the source's keys up in files of the target.
 
     Args:
@@ -105,6 +99,7 @@ def find_pairs(
             holds.
         DeltaTableException: A file has another size than in the log.
     """
+    execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
     store, limits = execution.table.store, execution.limits
     refuse_replaced_files(execution.table, files)
     unmatched = rows_about((file.stats, file.size) for file in files) if recipe.choices.unmatched is not None else 0
@@ -124,11 +119,10 @@ def find_pairs(
         "joined": [file.path not in unmatchable for file in files],
         **block_columns(_deleted(store, files)),
     }
-    lookup = _lookup(execution, recipe, staged)
     size = _share_read(recipe) * (staged.bytes + sum(file.size for file in files))
     reads_source = recipe.choices.pair is not None and staged.bytes_in_memory > limits.driver_source_bytes
     in_driver = not reads_source and execution.fits_driver(size + unmatched * _BYTES_OF_A_PAIR, len(files))
-    work = pairing(execution.files, lookup, execution.scratch)
+    work = pairing(execution.files, _key_lookup(lookup), execution.scratch)
     found = tasks.run(execution.table.spark, work, pa.table(columns), PAIRS_SCHEMA, in_driver=in_driver)
     _refuse_unfit(execution, files, found)
     if sum(row["pairs"] for row in found) > limits.pairs:
@@ -138,7 +132,8 @@ def find_pairs(
     return tuple(sorted(pairs, key=lambda of_file: of_file.file.path))
 
 
-def _lookup(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> KeyLookup:
+def _key_lookup(lookup: Lookup) -> KeyLookup:
+    execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
     choices, matched = recipe.choices, recipe.clauses.matched
     clause: int | str | RowChoice = matched[0].number if matched and not recipe.undecided else NO_CLAUSE
     if choices.pair is not None:

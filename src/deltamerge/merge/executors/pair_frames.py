@@ -15,10 +15,8 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.executors.staged_source import Lookup
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.scan.char_padding import scanned
@@ -56,34 +54,32 @@ def check_visible(merge: ResolvedMerge, evaluated: Callable[[], DataFrame]) -> N
 class PairFrames:
     """The rows of pairs as frames, with the columns that Spark reads."""
 
-    execution: Execution
-    recipe: LookupRecipe
-    staged: StagedSource
+    lookup: Lookup
     found: tuple[Pairs, ...]
 
     @property
     def _of_source(self) -> list[tuple[int, StructField]]:
-        return _those(self.execution.merge.source_schema, self.recipe.pair_values.source)
+        return _those(self.lookup.execution.merge.source_schema, self.lookup.recipe.pair_values.source)
 
     @property
     def _of_target(self) -> list[tuple[int, StructField]]:
-        return _those(self.execution.merge.target_schema, self.recipe.pair_values.target)
+        return _those(self.lookup.execution.merge.target_schema, self.lookup.recipe.pair_values.target)
 
     def touched(self, _: str, files: Sequence[AddFile]) -> tuple[Rows, None]:
         """Return the rows of both sides that belong together, of touched files."""
         paths = {file.path for file in files}
         of_files = [pairs for pairs in self.found if pairs.file.path in paths]
-        return self.rows(of_files, changing=not self.recipe.undecided), None
+        return self.rows(of_files, changing=not self.lookup.recipe.undecided), None
 
     def rows(self, found: Sequence[Pairs], *, changing: bool) -> Rows:
         """Return the rows of pairs, both sides visible, and where they are."""
-        names = self.execution.merge.names
+        names = self.lookup.execution.merge.names
         places: dict[str, Place] = {
             names.file_name: "file",
             names.row_index: "row",
             names.source_row_index: "source",
         }
-        if self.execution.row_tracking is not None:
+        if self.lookup.execution.row_tracking is not None:
             places[names.row_id] = "row_id"
         present = F.when(F.col(names.source_row_index).isNotNull(), F.lit(True))
         return self._rows(found, places, "changing" if changing else "all", {names.source_row_present: present})
@@ -100,7 +96,7 @@ class PairFrames:
     def _rows(
         self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among, present: Mapping[str, Column]
     ) -> Rows:
-        merge, names = self.execution.merge, self.execution.merge.names
+        merge, names = self.lookup.execution.merge, self.lookup.execution.merge.names
         of_source, of_target = self._of_source, self._of_target
         hidden = [names.target(index) for index, _ in of_target]
         rest = [*hidden, *places]
@@ -117,23 +113,24 @@ class PairFrames:
             return Rows(source, own_names)
         # A lateral subquery over one row is a projection that qualifies the target's columns.
         columns = [F.col(own).outer().alias(field.name) for own, (_, field) in zip(hidden, of_target, strict=True)]
-        one_row = self.execution.table.spark.sql("SELECT 1").select(*columns).alias(merge.target_alias)
+        one_row = self.lookup.execution.table.spark.sql("SELECT 1").select(*columns).alias(merge.target_alias)
         return Rows(source.lateralJoin(one_row), (*own_names, *(names.visible(index) for index, _ in of_target)))
 
     def _frame(self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among) -> DataFrame:
-        names, recipe = self.execution.merge.names, self.recipe
+        execution, recipe, staged = self.lookup.execution, self.lookup.recipe, self.lookup.staged
+        names = execution.merge.names
         of_source, of_target = self._of_source, self._of_target
         # A source without rows has no file, so nothing says in a task what its columns are: Spark makes the NULLs.
-        read = of_source if self.staged.row_count else []
+        read = of_source if staged.row_count else []
         source = [names.source(index) for index, _ in read]
         stored = ((index, recipe.table.before[field.name]) for index, field in of_target)
         target = {names.target(index): (field.name, field.type) for index, field in stored}
-        tracked, mode = self.execution.row_tracking, self.execution.context.mapping_mode
+        tracked, mode = execution.row_tracking, execution.context.mapping_mode
         row_id = tracked.row_id if tracked is not None and "row_id" in places.values() else None
-        work = pairing_rows(self.execution.files, self.staged.rows, source, target, places, among=among, row_id=row_id)
+        work = pairing_rows(execution.files, staged.rows, source, target, places, among=among, row_id=row_id)
         files = pa.table(
             {
-                "path": [self.execution.located(decode_path(pairs.file.path)) for pairs in found],
+                "path": [execution.located(decode_path(pairs.file.path)) for pairs in found],
                 "file": [pairs.file.path for pairs in found],
                 "values": [json.dumps(dict(pairs.file.partition_values)) for pairs in found],
                 "pairs": [pairs.path for pairs in found],
@@ -148,32 +145,32 @@ class PairFrames:
             ]
         )
         rows = sum(self._rows_at_most(pairs, among) for pairs in found)
-        spark, in_driver = self.execution.table.spark, self._fits_driver(found, rows)
+        spark, in_driver = execution.table.spark, self._fits_driver(found, rows)
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
         as_scanned = {names.target(i): scanned(F.col(names.target(i)), f, mode) for i, f in of_target}
         frame = frame.select(*(as_scanned.get(name, F.col(name)).alias(name) for name in schema.names))
-        if not self.staged.row_count:
+        if not staged.row_count:
             frame = frame.select("*", *(F.lit(None).cast(f.dataType).alias(names.source(i)) for i, f in of_source))
         # Of so few rows every core would write a file.
-        return frame.coalesce(1) if in_driver and rows <= self.execution.limits.one_task_rows else frame
+        return frame.coalesce(1) if in_driver and rows <= execution.limits.one_task_rows else frame
 
     def _rows_at_most(self, pairs: Pairs, among: Among) -> int:
-        if among == "valued" and self.recipe.pair_values.are_literals:
-            return len(self.recipe.clauses.updates)
-        return pairs.count if among == "all" or self.recipe.undecided else pairs.taken
+        if among == "valued" and self.lookup.recipe.pair_values.are_literals:
+            return len(self.lookup.recipe.clauses.updates)
+        return pairs.count if among == "all" or self.lookup.recipe.undecided else pairs.taken
 
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
-        limits, staged = self.execution.limits, self.staged
+        limits, staged = self.lookup.execution.limits, self.lookup.staged
         width = staged.bytes_in_memory / max(1, staged.row_count)
         size = sum(pairs.file.size for pairs in found) if self._of_target else 0
         return (
             staged.bytes_in_memory <= limits.driver_source_bytes
             and 2 * width * rows <= limits.driver_rows_bytes
-            and self.execution.fits_driver(staged.bytes + size, len(found))
+            and self.lookup.execution.fits_driver(staged.bytes + size, len(found))
         )
 
     def source_frame(self) -> DataFrame:
-        merge, names, staged = self.execution.merge, self.execution.merge.names, self.staged
+        merge, names, staged = self.lookup.execution.merge, self.lookup.execution.merge.names, self.lookup.staged
         source = [names.source(index) for index in range(len(merge.source_schema))]
         schema = StructType(
             [
@@ -181,12 +178,12 @@ class PairFrames:
                 StructField(names.source_row_index, LongType()),
             ]
         )
-        rows, most = staged.row_count, self.execution.limits.rows_of_a_task
+        rows, most = staged.row_count, self.lookup.execution.limits.rows_of_a_task
         firsts = np.arange(0, rows, most)
         ranges = pa.table({"first": firsts, "end": np.minimum(rows, firsts + most)})
-        work = reading_staged(self.execution.files, staged.rows, source, names.source_row_index)
+        work = reading_staged(self.lookup.execution.files, staged.rows, source, names.source_row_index)
         in_driver = self._fits_driver((), rows)
-        frame = tasks.frame_of(self.execution.table.spark, work, ranges, schema, in_driver=in_driver)
+        frame = tasks.frame_of(self.lookup.execution.table.spark, work, ranges, schema, in_driver=in_driver)
         return frame.toDF(*merge.source_schema.names, names.source_row_index)
 
 

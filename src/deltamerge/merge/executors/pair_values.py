@@ -53,7 +53,7 @@ def evaluate_pairs(frames: PairFrames) -> tuple[tuple[Pairs, ...], StagedRows | 
     Raises:
         Declined: There are very many values, or Spark does not resolve an expression here.
     """
-    execution, recipe, merge = frames.execution, frames.recipe, frames.execution.merge
+    execution, recipe, merge = frames.lookup.execution, frames.lookup.recipe, frames.lookup.execution.merge
     numbered, count = _numbered(frames)
     if not count:
         return numbered, None
@@ -72,7 +72,11 @@ def _staged(frames: PairFrames, evaluated: DataFrame, count: int) -> StagedRows:
     Raises:
         Declined: They are more than may be staged.
     """
-    execution, recipe, number = frames.execution, frames.recipe, frames.execution.merge.names.source_row_index
+    execution, recipe, number = (
+        frames.lookup.execution,
+        frames.lookup.recipe,
+        frames.lookup.execution.merge.names.source_row_index,
+    )
     limits, width = execution.limits, 2 + len(recipe.pair_values.names)
     if count * width <= limits.collected_values:
         table = collected(evaluated)
@@ -92,7 +96,7 @@ def _staged(frames: PairFrames, evaluated: DataFrame, count: int) -> StagedRows:
 
 def _numbered(frames: PairFrames) -> tuple[tuple[Pairs, ...], int]:
     """Give a row of values to each pair of which something is to be evaluated; one to all whose values are the same."""
-    execution, recipe = frames.execution, frames.recipe
+    execution, recipe = frames.lookup.execution, frames.lookup.recipe
     wanted = recipe.pair_values
     computing = [code for code, columns in wanted.columns.items() if columns or code in wanted.holds]
     found, count = [], 0
@@ -121,7 +125,7 @@ def _first_of_each(clauses: _Numbers) -> _Numbers:
 
 def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
     """Return the row of values of each pair, the code of the clause that takes it, and what this sets."""
-    execution, recipe, merge = frames.execution, frames.recipe, frames.execution.merge
+    execution, recipe, merge = frames.lookup.execution, frames.lookup.recipe, frames.lookup.execution.merge
     names, number, code = merge.names, merge.names.source_row_index, merge.names.change
     rows = _with_clauses(frames.valued(found, number, code), recipe, merge, code)
     values = [F.col(name) for name in recipe.pair_values.holds.values()]

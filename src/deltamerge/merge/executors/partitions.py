@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.executors.staged_source import Lookup, StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.workers.row_pairs import (
     MOVED,
@@ -64,7 +63,7 @@ class Partitions:
 
 
 def moved_rows(
-    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs], values: StagedRows | None
+    lookup: Lookup, found: Sequence[Pairs], values: StagedRows | None
 ) -> tuple[tuple[Pairs, ...], dict[str, tuple[Pairs, ...]]]:
     """Find the updated rows that go to another partition.
 
@@ -78,6 +77,7 @@ def moved_rows(
     Raises:
         Declined: A row goes to a partition that must not be NULL.
     """
+    execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
     moving = {
         code: columns for code, columns in recipe.clauses.moving.items() if any(code in p.rows_by_clause for p in found)
     }
@@ -101,7 +101,7 @@ def moved_rows(
                 else taken(computed.column(name), updated.values)
                 for name in _setting(staged, code, columns)
             ]
-            for folders, rows_there in _by_folders(execution, recipe, columns, setting, pairs.file.partition_values):
+            for folders, rows_there in _by_folders(lookup, columns, setting, pairs.file.partition_values):
                 going[folders].append(places[rows_there])
         going.pop(_folders_of(execution, pairs.file.partition_values), None)
         clauses = of_file.clauses.copy()
@@ -119,9 +119,7 @@ def _setting(staged: StagedSource, code: int, columns: Sequence[str]) -> list[st
 
 
 def partitions_of(
-    execution: Execution,
-    recipe: LookupRecipe,
-    staged: StagedSource,
+    lookup: Lookup,
     found: Sequence[Pairs],
     changed: Sequence[Pairs],
     moved: Mapping[str, Sequence[Pairs]],
@@ -136,13 +134,14 @@ def partitions_of(
     Raises:
         Declined: Rows go to very many partitions, or to one that must not be NULL.
     """
+    execution, staged = lookup.execution, lookup.staged
     if not execution.write_target.physical_partition_columns:
         count = staged.row_count if staged.columns.inserts else 0
         return Partitions((Partition("", tuple(changed), (), _ranges(execution, 0, count, staged), count),), "")
     by_folders = defaultdict[str, list[Pairs]](list)
     for pairs in changed:
         by_folders[_folders_of(execution, pairs.file.partition_values)].append(pairs)
-    new = _new_rows(execution, recipe, staged, found) if staged.columns.inserts and staged.row_count else {}
+    new = _new_rows(lookup, found) if staged.columns.inserts and staged.row_count else {}
     folders = dict.fromkeys([*by_folders, *moved, *new])
     if len(moved.keys() | new.keys()) > execution.limits.partitions:
         raise _declined(execution, f"rows go to more than {execution.limits.partitions:,} partitions")
@@ -161,10 +160,9 @@ def partitions_of(
     return Partitions(tuple(each), order)
 
 
-def _new_rows(
-    execution: Execution, recipe: LookupRecipe, staged: StagedSource, found: Sequence[Pairs]
-) -> dict[str, _Numbers]:
+def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:
     """Return the staged rows that are inserted by their partition's folders, in order."""
+    execution, staged = lookup.execution, lookup.staged
     columns, clause = execution.snapshot.metadata.partition_columns, staged.columns.clause
     inserts, clauses = staged.columns.inserts, [] if clause is None else [clause]
     wanted = [*clauses, *(setting[column] for setting in inserts.values() for column in columns)]
@@ -176,17 +174,13 @@ def _new_rows(
         new = is_new if taken_by is None else is_new & pc.equal(taken_by, number).fill_null(False).to_numpy()
         places = np.flatnonzero(new)
         values = [taken(rows.column(setting[column]), places) for column in columns]
-        for folders, rows_there in _by_folders(execution, recipe, columns, values, {}):
+        for folders, rows_there in _by_folders(lookup, columns, values, {}):
             by_folders[folders].append(places[rows_there])
     return {folders: np.sort(np.concatenate(each)) for folders, each in by_folders.items()}
 
 
 def _by_folders(
-    execution: Execution,
-    recipe: LookupRecipe,
-    columns: Sequence[str],
-    values: Sequence[Any],
-    others: Mapping[str, str | None],
+    lookup: Lookup, columns: Sequence[str], values: Sequence[Any], others: Mapping[str, str | None]
 ) -> Iterator[tuple[str, _Numbers]]:
     """Group rows by their partition's folders.
 
@@ -194,6 +188,7 @@ def _by_folders(
         values: The rows' values in some partition columns.
         others: The values of the other ones, as the log has them, by physical name.
     """
+    execution, stored = lookup.execution, lookup.recipe.table
     by = [f"p{index}" for index in range(len(columns))]
     table = pa.table([in_plain_numbers(column) for column in values], names=by)
     table = table.append_column("row", pa.array(np.arange(len(table))))
@@ -211,11 +206,11 @@ def _by_folders(
     for number, group in enumerate(groups.select(by).to_pylist()):
         spelled = {}
         for column, value in zip(columns, group.values(), strict=True):
-            kind = recipe.table.columns[column].type
+            kind = stored.columns[column].type
             if pa.types.is_date(kind) and value is not None and not _is_of_calendar(value):
                 raise _declined(execution, f"partition column {column} would have a day that Python does not know")
             spelled[column] = _spelled(value, kind)
-            if spelled[column] is None and (column,) in recipe.table.not_null:
+            if spelled[column] is None and (column,) in stored.not_null:
                 raise _declined(execution, f"partition column {column} would be NULL")
         where = {**others, **{physical[column]: value for column, value in spelled.items()}}
         yield _folders_of(execution, where), numbers[ends[number] : ends[number + 1]]

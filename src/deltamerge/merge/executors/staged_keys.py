@@ -7,9 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.staged_source import StagedSource
+from deltamerge.merge.executors.staged_source import Lookup, StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import may_match_mask
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
@@ -20,26 +19,29 @@ from deltamerge.workers.source_keys import comparable_keys
 from deltamerge.workers.staged_rows import open_staged
 
 
-def with_keys(execution: Execution, recipe: LookupRecipe, staged: StagedSource) -> tuple[StagedSource, Mask]:
+def with_keys(lookup: Lookup) -> tuple[Lookup, Mask]:
     """Look at the keys for NULLs, repetitions and gaps, and return which files their ranges leave."""
-    predicate = execution.references.to_read(staged.summary.predicate)
+    execution, recipe, predicate = lookup.execution, lookup.recipe, lookup.staged.summary.predicate
+    predicate = execution.references.to_read(predicate)
     files = may_match_mask(execution.snapshot, predicate, execution.conf.session_time_zone)
-    if not staged.row_count:
-        return staged, files
-    staged = with_index(execution, staged, recipe)
+    if not lookup.staged.row_count:
+        return lookup, files
+    staged = with_index(lookup).staged
     keys = open_staged(execution.files, staged.rows, list(dict.fromkeys(recipe.key_names)))
     staged = _with_keys_counted(staged, recipe, keys)
-    return (_with_gaps(staged, recipe, keys) if files.sum() > 1 else staged), files
+    staged = _with_gaps(staged, recipe, keys) if files.sum() > 1 else staged
+    return replace(lookup, staged=staged), files
 
 
-def with_index(execution: Execution, source: StagedSource, recipe: LookupRecipe) -> StagedSource:
+def with_index(lookup: Lookup) -> Lookup:
     """Sort the keys of a source with very many rows, which tasks then search."""
+    execution, recipe, source = lookup.execution, lookup.recipe, lookup.staged
     if source.row_count <= execution.limits.source_rows:
-        return source
+        return lookup
     path = f"{execution.scratch}/keys.arrow"
     try:
         keys = comparable_keys(execution.files, source.rows, recipe.compared, recipe.choices.on_source)
-        return replace(source, index=write_index(execution.files, path, keys))
+        return replace(lookup, staged=replace(source, index=write_index(execution.files, path, keys)))
     except (ValueError, pa.ArrowException) as error:
         raise Declined("match", "key_lookup", str(error)) from error
 

@@ -75,6 +75,15 @@ class StagedSource:
     index: KeyIndex | None = None
 
 
+@dataclass(frozen=True)
+class Lookup:
+    """A key lookup once its source is read."""
+
+    execution: Execution
+    recipe: LookupRecipe
+    staged: StagedSource
+
+
 def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     """Read the source as planned.
 
