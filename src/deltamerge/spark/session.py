@@ -44,6 +44,12 @@ PLANNING = {
     # What Spark infers of aliases of aliases grows beyond all bounds with the number of columns.
     "spark.sql.constraintPropagation.enabled": "false",
 }
+ONE_EVALUATION = {
+    # By these Spark notices that the rows of a shuffle that were lost with an executor are others when it computes them
+    # again, such as random keys, and runs or fails the job anew instead of mixing both. Spark 4.3 does so by default.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
+}
 READING_MANY_FILES = {
     # Above this number of paths Spark starts a job that lists them, though the log names them all.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647",

@@ -25,7 +25,11 @@ from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
 from deltamerge.write.store_assignment import CastPart, Overflow, casts_in, overflow_in, sql_type
 
-_LOST_BLOCK = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found")
+# Blocks of rows that are kept, and parts of a shuffle that were other ones when Spark computed them again.
+_LOST_ROWS = re.compile(
+    r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|[Cc]heckpoint block rdd_\d+_\d+ not found"
+    r"|[^\n]*(?:stage with indeterminate output|Task with indeterminate results)[^\n]*"
+)
 # A job that somebody cancelled, and one that the cluster could not run: no other plan makes up for that.
 _STOPPED = re.compile(
     r"OPERATION_CANCELED|SPARK_JOB_CANCELLED|[Cc]ancelled (?:because|as part|by)|part of cancelled job group"
@@ -45,8 +49,11 @@ _WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "
 
 
 def is_lost_source(error: BaseException) -> bool:
-    """Return whether a job failed because rows of the materialized source were lost with an executor."""
-    return _LOST_BLOCK.search(str(error)) is not None
+    """Return whether a job failed because rows of the source were lost with an executor, so that it is to be run again.
+
+    They were kept, or part of a shuffle whose lost rows are others when they are computed again.
+    """
+    return _LOST_ROWS.search(str(error)) is not None
 
 
 def is_stopped(error: BaseException) -> bool:
@@ -187,10 +194,12 @@ def _cause(message: str) -> tuple[str, str, str] | None:
 
 
 def source_failed_repeatedly(attempts: int, error: Exception) -> DeltaRuntimeException:
-    """The materialized source was lost each time it was computed."""
+    """The source's rows were lost each time they were computed."""
+    found = _LOST_ROWS.search(str(error))
+    last = str(error).splitlines()[0] if found is None else found.group(0).strip()
     return DeltaRuntimeException(
         "DELTA_MERGE_MATERIALIZE_SOURCE_FAILED_REPEATEDLY",
         f"Keeping the source of the MERGE statement has failed {attempts} times, because executors that held its rows "
         "were lost. The table is as it was. Give executors more memory, or write the source to a table first and merge "
-        f"from there. The last failure: {str(error).splitlines()[0]}",
+        f"from there. The last failure: {last}",
     )
