@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder, write_deltalake
 
@@ -100,6 +103,46 @@ class Cluster:
 
 
 @contextmanager
+def two_hosts(folder: Path) -> Iterator[dict[str, str]]:
+    """Starts a standalone cluster and gives its settings; its executors have different hosts, as speculation wants."""
+    home = Path(str(pyspark.__file__)).parent
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    master = f"spark://127.0.0.1:{port}"
+    with ExitStack() as stack:
+
+        def start(daemon: str, host: str, *arguments: str) -> None:
+            output = stack.enter_context((folder / f"{daemon}-{host}.log").open("w"))
+            process = subprocess.Popen(
+                [home / "bin" / "spark-class", f"org.apache.spark.deploy.{daemon}", "--host", host, *arguments],
+                env={**_environment(folder), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": host},
+                stdout=output,
+                stderr=output,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        start("master.Master", "127.0.0.1", "--port", str(port), "--webui-port", "0")
+        for host in ("127.0.0.1", "127.0.0.2"):
+            start("worker.Worker", host, "--webui-port", "0", "--cores", "1", "--memory", "1g", master)
+        yield {"spark.master": master}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_WORKER_DIR": str(folder / "work"),
+        points.FOLDER: str(folder / "faults"),
+    }
+
+
+@contextmanager
 def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """Starts a cluster.
 
@@ -108,20 +151,10 @@ def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator
     """
     faults = folder / "faults"
     faults.mkdir()
-    paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
-    environment = {
-        "PYTHONPATH": paths,
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(folder / "local"),
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        points.FOLDER: str(faults),
-    }
     given = {**SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse"), **(settings or {})}
     command = [sys.executable, "-m", "faults.cluster_driver", json.dumps(given)]
     log = folder / "driver.log"
-    with LineProcess(command, environment, log) as driver:
+    with LineProcess(command, _environment(folder), log) as driver:
         yield Cluster(driver, faults, log)
 
 

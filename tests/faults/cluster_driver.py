@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,11 +71,9 @@ class Driver:
 
     def wait(self) -> None:
         """Waits until all executors are there; the driver is counted, too."""
-        if not self._spark.conf.get("spark.master", "").startswith("local-cluster"):  # type: ignore[union-attr]
-            return
         java: Any = self._spark.sparkContext._jsc
         until = time.monotonic() + 60
-        while java.sc().getExecutorMemoryStatus().size() <= EXECUTORS or len(self.executors()) < EXECUTORS:
+        while java.sc().getExecutorMemoryStatus().size() <= EXECUTORS:
             assert time.monotonic() < until, "executors did not come back"
             time.sleep(0.05)
 
@@ -101,8 +99,8 @@ class Driver:
                 continue
             if (len(seen) > kill) if isinstance(kill, int) else time.monotonic() - began > kill:
                 # Each of the two in turn.
-                victim = self.executors()[len(seen) % EXECUTORS]
-                os.kill(victim, signal.SIGKILL)
+                victims = self.executors()
+                os.kill(victims[len(seen) % len(victims)], signal.SIGKILL)
                 done.append(f"killed in job {len(seen) - 1}")
         done.append(f"jobs {len(seen)}")
 
@@ -177,7 +175,7 @@ def _inserts(merge: DeltaMergeBuilder, token: str) -> DeltaMergeBuilder:
     return merge.whenNotMatchedInsert(values={"id": "s.id", "n": "s.n", "token": token})
 
 
-CLAUSES = {
+CLAUSES: dict[str, Callable[[DeltaMergeBuilder], DeltaMergeBuilder]] = {
     "all": lambda merge: _changes(merge, "s.token"),
     "slow_condition": lambda merge: _changes(merge, "s.token", "reaching_condition(s.n)"),
     "slow_value": lambda merge: _changes(merge, "reaching_value(s.token)"),

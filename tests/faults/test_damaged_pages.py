@@ -6,14 +6,17 @@ import datetime as dt
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from deltamerge.workers.file_columns import read_columns, read_row_groups
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.parquet_patch import TableWriter
+from deltamerge.workers.parquet_patch import TableWriter, row_groups
+from deltamerge.workers.staged_rows import KeptFile, KeptRows, open_staged
 from deltamerge.workers.table_columns import Part, Shape
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
 from faults.mutations import damaged
@@ -108,6 +111,46 @@ def test_every_page_has_a_checksum(tmp_path: Path) -> None:
             file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
             with pytest.raises(ValueError, match=r"part\.parquet .*checksum"):
                 list(read.read([FilePart(str(file))]))
+
+
+# Of the header of a page of data: the place of its kind, and what an index's is.
+KIND_AT, INDEX_PAGE = 1, 2
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_page_that_seems_to_be_of_another_kind(tmp_path: Path, codec: str) -> None:
+    """PyArrow passes over such a page, as if its rows were not there; it is no part of what has a checksum."""
+    file, rows = tmp_path / "part.parquet", table()
+    content = written(file, rows, codec)
+    metadata = LOCAL_FILES.parquet(str(file)).metadata
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(index)
+            at = chunk.data_page_offset + KIND_AT
+            assert content[at] == 0
+            file.write_bytes(content[:at] + bytes([INDEX_PAGE]) + content[at + 1 :])
+            name = chunk.path_in_schema.partition(".")[0]
+            asked = {name: (name, rows.schema.field(name).type)}
+            reads: dict[str, Callable[[], object]] = {
+                "rows of a table": lambda: list(reader(rows).read([FilePart(str(file))])),
+                "rows of one column": lambda name=name: list(  # type: ignore[misc]
+                    reader(rows.select([name])).read([FilePart(str(file))])
+                ),
+                "columns": lambda asked=asked: read_columns(LOCAL_FILES, str(file), {}, asked),  # type: ignore[misc]
+                "row groups": lambda asked=asked: list(  # type: ignore[misc]
+                    read_row_groups(LOCAL_FILES, str(file), {}, asked, lambda *_: True)
+                ),
+                "patch": lambda: list(row_groups(LOCAL_FILES.parquet(str(file)))),
+                "source": lambda name=name: open_staged(  # type: ignore[misc]
+                    LOCAL_FILES, KeptRows((KeptFile.of(LOCAL_FILES, str(file)),)), [name]
+                ),
+            }
+            for what, read in reads.items():
+                try:
+                    read()
+                except (ValueError, OSError, pa.ArrowException):
+                    continue
+                pytest.fail(f"{what}, {chunk.path_in_schema}: no error")
 
 
 @pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content + b"x"])

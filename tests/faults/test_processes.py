@@ -20,6 +20,7 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder, write_deltalake
 
 from faults.writer import GO, KEYS, expected
+from storage.hdfs import Hdfs, cluster
 from storage.s3 import BUCKET, server
 
 WRITERS = int(os.environ.get("DELTAMERGE_WRITERS", "2"))
@@ -90,8 +91,9 @@ def race(path: str, options: Mapping[str, str], folder: Path) -> list[dict[str, 
     return [json.loads(line) for line in lines]
 
 
-# The store only where `make torture` asks for long races.
-STORES = ["disk", "s3"] if "DELTAMERGE_WRITERS" in os.environ else ["disk"]
+# The stores only where `make torture` asks for long races; HDFS's JARs come by Maven.
+LONG = "DELTAMERGE_WRITERS" in os.environ
+STORES = ["disk", "s3", pytest.param("hdfs", marks=pytest.mark.oracle)] if LONG else ["disk"]
 
 
 @pytest.mark.slow
@@ -99,6 +101,7 @@ STORES = ["disk", "s3"] if "DELTAMERGE_WRITERS" in os.environ else ["disk"]
 def test_counters(tmp_path: Path, where: str) -> None:
     with ExitStack() as stack:
         options: dict[str, str] = {}
+        hdfs: Hdfs | None = None
         path = for_rs = str(tmp_path / "t")
         if where == "s3":
             s3 = stack.enter_context(server(tmp_path))
@@ -106,8 +109,16 @@ def test_counters(tmp_path: Path, where: str) -> None:
         rows = pa.table({"id": pa.array(range(KEYS), pa.int32()), "v": pa.array([0] * KEYS, pa.int64())})
         vectors = {"delta.enableDeletionVectors": "true"}
         write_deltalake(for_rs, rows, configuration=vectors, storage_options=options)
+        if where == "hdfs":
+            (tmp_path / "hdfs").mkdir()
+            hdfs = stack.enter_context(cluster(tmp_path / "hdfs"))
+            hdfs.upload(tmp_path / "t", "/t")
+            path = f"{hdfs.url}/t"
         began = time.monotonic()
         reported = race(path, options, tmp_path)
+        if hdfs is not None:
+            # delta-rs has no access to HDFS.
+            hdfs.download("/t", tmp_path / "t")
         table = DeltaRs(for_rs, storage_options=options)
         found = pa.table(QueryBuilder().register("t", table).execute("SELECT id, v FROM t")).to_pylist()
         assert len(found) == len({row["id"] for row in found})

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltamerge.workers.answers import answer
-from deltamerge.workers.files import Files
+from deltamerge.workers.files import Files, whole
 from deltamerge.workers.staged_rows import StagedFile
 from deltamerge.workers.table_columns import in_plain_types
 
@@ -48,7 +48,8 @@ def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> in
         nonlocal size
         for group in work["groups"]:
             with files.parquet_columns(file.path, columns, [group]) as opened:
-                table = opened.read_row_group(group, list(columns), use_threads=False).select(list(columns))
+                rows = opened.metadata.row_group(group).num_rows
+                table = whole(opened.read_row_group(group, list(columns), use_threads=False), rows).select(list(columns))
             piece = in_plain_types(table).combine_chunks()
             size += piece.nbytes
             yield piece

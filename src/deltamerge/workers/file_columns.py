@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.workers.files import Files
+from deltamerge.workers.files import Files, whole
 from deltamerge.workers.partition_names import NULL_PARTITION
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import has_times, in_plain_types, in_type
@@ -34,7 +34,7 @@ def read_columns(files: Files, path: str, values: Mapping[str, str | None], aske
     table = None
     if stored:
         with files.parquet_columns(path, stored) as file:
-            table = file.read(stored, use_threads=False)
+            table = whole(file.read(stored, use_threads=False), rows)
     return _typed(table, (0, rows), values, asked)
 
 
@@ -63,7 +63,7 @@ def read_row_groups(
     wanted = [group for group, (rows, end) in enumerate(zip(sizes, ends, strict=True)) if needed(end - rows, end)]
     with files.parquet_columns(path, stored, wanted) as file:
         for group in wanted:
-            table = file.read_row_group(group, stored, use_threads=False) if stored else None
+            table = whole(file.read_row_group(group, stored, use_threads=False), sizes[group]) if stored else None
             yield _typed(table, (ends[group] - sizes[group], ends[group]), values, asked)
 
 

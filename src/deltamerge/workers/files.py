@@ -257,6 +257,24 @@ class Files:
 LOCAL_FILES = Files()
 
 
+def whole(table: pa.Table, rows: int) -> pa.Table:
+    """Return a table that was read, if it has the rows that its file has by the footer.
+
+    PyArrow passes over a page whose header says that it is of another kind, and checksums are of pages without headers.
+
+    Raises:
+        ValueError: It has others.
+    """
+    check_rows(table.num_rows, rows)
+    return table
+
+
+def check_rows(found: int, rows: int) -> None:
+    """Raise a ValueError where other rows were read than a row group has by the footer."""
+    if found != rows:
+        raise ValueError(f"it has {rows} rows by its footer, but {found} were read: its pages are damaged")
+
+
 class Output:
     """A new file that is there whole once it was kept, and not at all otherwise.
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.answers import answer
 from deltamerge.workers.file_systems import is_of_machine
-from deltamerge.workers.files import Files, Output
+from deltamerge.workers.files import Files, Output, whole
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
@@ -277,7 +277,7 @@ def row_groups(
     chosen = [number for number, rows in enumerate(map(slice, starts, ends)) if wanted(rows)]
 
     def read(number: int) -> pa.Table:
-        return file.read_row_group(number, use_threads=False)
+        return whole(file.read_row_group(number, use_threads=False), groups[number].num_rows)
 
     with ThreadPoolExecutor(1) as pool:
         ahead = None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.workers.files import Files
+from deltamerge.workers.files import Files, check_rows
 from deltamerge.workers.row_blocks import Blocks, mask_of
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import Part, has_times, shaped
@@ -133,6 +133,7 @@ class RowsOfTable:
             start += length
             if made.num_rows:
                 yield made
+        check_rows(start, rows)
 
 
 def _shaped(found: pa.Array, column: Part, name: str) -> pa.Array:

@@ -1,0 +1,65 @@
+"""A program that merges into a table in S3, and prints all that there is to be seen; logs are as talkative as they get.
+
+``python -m storage.talkative <settings, options and more as JSON>``
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+import warnings
+from typing import Any
+
+
+def main(given: dict[str, Any]) -> None:
+    from pyspark.sql import SparkSession
+
+    from deltamerge import DeltaTable
+
+    logging.basicConfig(level=logging.DEBUG)
+    logging.getLogger("py4j").setLevel(logging.INFO)  # It would log what this program itself sends.
+    builder: Any = SparkSession.builder
+    builder = builder.remote(given["remote"]) if given["remote"] else builder.master("local[1]")
+    for name, value in given["settings"].items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spark = builder.getOrCreate()
+    path, options = given["path"], given["options"]
+    spark.conf.set("spark.deltamerge.merge.driverBytes", "0")
+    # A client over Connect hands its tables options alone.
+    for held in ({},) if given["remote"] else ({}, given["session"]):
+        # Once by options, once by settings of the session.
+        asked = {} if held else options
+        for name, value in held.items():
+            spark.conf.set(name, value)
+        source = spark.range(5, 15).selectExpr("id", "id * 10 AS v").alias("s")
+        target = DeltaTable.forPath(spark, path, asked)
+        merge = target.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        plan = merge.plan()
+        report = merge.run()
+        for shown in (plan, report):
+            print(shown, repr(shown), shown.to_json(), shown.to_dict(), shown._repr_html_())
+        frame = target.toDF()
+        print(target, repr(target), target.detail().collect(), target.history().collect(), frame)
+        assert report.outcome.version is not None
+    wrong = {**options, "endpoint": given["refusing"]}
+    for call in (
+        lambda: DeltaTable.forPath(spark, path, wrong).toDF().collect(),
+        lambda: DeltaTable.forPath(spark, f"{path}-nothing", options).toDF(),
+    ):
+        try:
+            call()
+        except Exception as error:
+            traceback.print_exception(error)
+            print(error, repr(error))
+        else:
+            raise AssertionError("no error")
+    spark.stop()
+    print("done")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
