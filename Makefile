@@ -37,6 +37,8 @@ RACES = 40
 KILLS = 40
 MUTATIONS = 10000
 HISTORIES = 5000
+# Executors that are killed at any time, for each plan, besides one in each job.
+EXECUTOR_KILLS = 10
 # Merges in one session, of which nothing may be left in memory.
 SESSION_MERGES = 1000
 
@@ -58,7 +60,7 @@ help:
 	@echo "make record        tests/data/cases again, by delta-spark: TOPICS='basic star' (needs Maven)"
 	@echo "make tables        tests/data/tables again, by delta-spark and delta-rs: TABLES='plain types' (needs Maven)"
 	@echo "make model         random merges beside the model in plain Python: EXAMPLES=5000"
-	@echo "make torture       writers that race and are killed, a stream that is killed, many merges in one session, and damaged files: WRITERS=5 RACES=40 KILLS=40 STREAM_KILLS=20 MUTATIONS=10000"
+	@echo "make torture       writers that race and are killed, executors and a stream that are killed, many merges in one session, and damaged files: WRITERS=5 RACES=40 KILLS=40 STREAM_KILLS=20 EXECUTOR_KILLS=10 MUTATIONS=10000"
 	@echo "make recipes       random change feeds beside a model, and a stream that is killed: FEEDS=200 STREAM_KILLS=20"
 	@echo "make docs          the site of the docs, in site/"
 	@echo "make check         lint, types and every test"
@@ -129,7 +131,8 @@ model: setup
 torture: setup
 	DELTAMERGE_WRITERS=$(WRITERS) DELTAMERGE_MERGES=$(RACES) DELTAMERGE_KILLS=$(KILLS) \
 	DELTAMERGE_MUTATIONS=$(MUTATIONS) DELTAMERGE_HISTORIES=$(HISTORIES) DELTAMERGE_STREAM_KILLS=$(STREAM_KILLS) \
-	DELTAMERGE_SESSION_MERGES=$(SESSION_MERGES) $(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py \
+	DELTAMERGE_EXECUTOR_KILLS=$(EXECUTOR_KILLS) DELTAMERGE_SESSION_MERGES=$(SESSION_MERGES) \
+	$(PYTEST) -q -s tests/faults tests/txn/test_histories.py tests/merge/test_row_level_concurrency.py \
 	tests/recipes/test_streaming.py
 
 recipes: setup

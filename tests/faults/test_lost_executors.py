@@ -13,7 +13,7 @@ import pytest
 
 from combinations import ALL, some
 from faults import points
-from faults.cluster import Cluster, check_clean, check_merged, check_old, cluster, make_table
+from faults.cluster import Cluster, check_clean, check_merged, cluster, make_table
 from merge.tables import VECTORS, latest_version
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from combinations import some
-from faults import points
 from faults.cluster import Cluster, check_clean, check_merged, check_old, cluster, make_table, two_hosts
 from merge.tables import VECTORS, latest_version
 

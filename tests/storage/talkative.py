@@ -10,6 +10,7 @@ import logging
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 
@@ -30,7 +31,8 @@ def main(given: dict[str, Any]) -> None:
     path, options = given["path"], given["options"]
     spark.conf.set("spark.deltamerge.merge.driverBytes", "0")
     # A client over Connect hands its tables options alone.
-    for held in ({},) if given["remote"] else ({}, given["session"]):
+    sessions: list[dict[str, str]] = [{}] if given["remote"] else [{}, given["session"]]
+    for held in sessions:
         # Once by options, once by settings of the session.
         asked = {} if held else options
         for name, value in held.items():
@@ -42,14 +44,16 @@ def main(given: dict[str, Any]) -> None:
         report = merge.run()
         for shown in (plan, report):
             print(shown, repr(shown), shown.to_json(), shown.to_dict(), shown._repr_html_())
-        frame = target.toDF()
-        print(target, repr(target), target.detail().collect(), target.history().collect(), frame)
+        print(target, repr(target), target.detail().collect(), target.history().collect())
         assert report.outcome.version is not None
     wrong = {**options, "endpoint": given["refusing"]}
-    for call in (
-        lambda: DeltaTable.forPath(spark, path, wrong).toDF().collect(),
-        lambda: DeltaTable.forPath(spark, f"{path}-nothing", options).toDF(),
-    ):
+    failing = DeltaTable.forPath(spark, path, options).alias("t").merge(spark.range(5).alias("s"), "t.id = s.id")
+    calls: list[Callable[[], object]] = [
+        lambda: DeltaTable.forPath(spark, path, wrong),
+        lambda: DeltaTable.forPath(spark, f"{path}-nothing", options),
+        failing.whenMatchedUpdate(set={"v": "raise_error('no value')"}).run,
+    ]
+    for call in calls:
         try:
             call()
         except Exception as error:
