@@ -111,7 +111,7 @@ CHECKSUMS = {
 def test_shuffled_source(running: Cluster, tmp_path: Path, plan: str) -> None:
     """Spark computes lost parts of a shuffle again, and they are others then: the merge begins anew.
 
-    The session has switched off what notices that, as Spark before 4.3 does.
+    The session has switched off what notices that, as it is by default before Spark 4.2.
     """
     path = make_table(tmp_path / "t", PLAIN)
     version = latest_version(path)

@@ -46,7 +46,7 @@ PLANNING = {
 }
 ONE_EVALUATION = {
     # By these Spark notices that the rows of a shuffle that were lost with an executor are others when it computes them
-    # again, such as random keys, and runs or fails the job anew instead of mixing both. Spark 4.3 does so by default.
+    # again, such as random keys, and runs or fails the job anew instead of mixing both. Spark 4.2 does so by default.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
 }
