@@ -16,7 +16,7 @@ import pytest
 from deltamerge.workers.file_columns import read_columns, read_row_groups
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.parquet_patch import TableWriter, row_groups
-from deltamerge.workers.staged_rows import KeptFile, KeptRows, open_staged
+from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged
 from deltamerge.workers.table_columns import Part, Shape
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
 from faults.mutations import damaged
@@ -142,7 +142,7 @@ def test_a_page_that_seems_to_be_of_another_kind(tmp_path: Path, codec: str) -> 
                 ),
                 "patch": lambda: list(row_groups(LOCAL_FILES.parquet(str(file)))),
                 "source": lambda name=name: open_staged(  # type: ignore[misc]
-                    LOCAL_FILES, KeptRows((KeptFile.of(LOCAL_FILES, str(file)),)), [name]
+                    LOCAL_FILES, StagedRows((StagedFile.of(LOCAL_FILES, str(file)),)), [name]
                 ),
             }
             for what, read in reads.items():

@@ -49,9 +49,7 @@ def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> in
         for group in work["groups"]:
             with files.parquet_columns(file.path, columns, [group]) as opened:
                 rows = opened.metadata.row_group(group).num_rows
-                table = whole(opened.read_row_group(group, list(columns), use_threads=False), rows).select(
-                    list(columns)
-                )
+                table = whole(opened.read_row_group(group, list(columns), use_threads=False), rows)
             piece = in_plain_types(table.select(list(columns))).combine_chunks()
             size += piece.nbytes
             yield piece
