@@ -65,7 +65,7 @@ def check_clean(hdfs: Hdfs, folder: str) -> None:
 
 def test_tasks_that_do_not_open_the_store(spark: SparkSession, hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = {"url": "hdfs://localhost:9", "config": {"dfs.client.failover.max.attempts": "1"}}
-    monkeypatch.setattr("deltamerge.storage.store.Files", lambda kind, _: Files(kind, nowhere))
+    monkeypatch.setattr("deltamerge.storage.store.Files", lambda kind, _, put: Files(kind, nowhere, put=put))
     path = f"{hdfs.url}/warehouse/spark's own"
     write_delta(rows(spark, 0, 100), path)
     table = DeltaTable.forPath(spark, path).alias("t")
@@ -119,6 +119,13 @@ def test_files(system: HadoopFiles, hdfs: Hdfs) -> None:
     store.delete(["e/f", "nowhere"])
     with pytest.raises(FileNotFoundError):
         store.get("e/f")
+    large = bytes(range(256)) * (9 << 10)
+    system.create(f"{folder}/large %20", large)
+    assert store.get("large %20") == large
+    with pytest.raises(FileExistsError):
+        system.create(f"{folder}/large %20", large[::-1])
+    assert store.get("large %20") == large
+    store.delete(["large %20"])
     store.delete_folder("_delta_log")
     assert store.list() == []
 
