@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from collections.abc import Iterator
@@ -218,6 +219,14 @@ def test_a_violation_names_the_row_by_its_keys(spark: SparkSession, tmp_path: Pa
     with pytest.raises(InvariantViolationException, match="A row for table") as caught:
         write_delta(row, path, mode="append")
     assert "quarantine" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ['}:{"name": "', '}\n{"values": "{}"}', '\\"}}'])
+def test_a_violation_shows_values_as_they_are(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    path = people(spark, tmp_path / "t", properties={"delta.constraints.plain": "name NOT LIKE '%}%'"})
+    with unchanged(path), pytest.raises(InvariantViolationException) as caught:
+        upsert(spark, path, [(1, name, 7)]).whenMatchedUpdateAll().execute()
+    assert f" - name : {json.dumps(name)}" in caught.value.message
 
 
 OF_MANY_ROWS = [
