@@ -1,4 +1,4 @@
-"""Writers whose clocks differ by a day, and jump between a read and its commit."""
+"""Writers whose clocks differ by more than a day, and jump between a read and its commit."""
 
 from __future__ import annotations
 
@@ -32,8 +32,13 @@ IN_COMMIT_TIMESTAMPS = Protocol(1, 7, None, frozenset({"inCommitTimestamp", "app
 
 
 def jumping(rng: random.Random) -> int:
-    """Returns the time of a clock that may be a day behind or ahead."""
-    return clock() + rng.choice((-DAY, 0, DAY))
+    """Returns the time of a clock that may be more than a day behind or ahead.
+
+    Logs are cleaned up to the last midnight before their retention. A clock 30 hours ahead reaches past the present
+    with a retention of two hours, whatever the time of day.
+    """
+    ahead = 30 * 3_600_000
+    return clock() + rng.choice((-ahead, 0, ahead))
 
 
 def times_of(snapshot: Snapshot) -> list[int]:
