@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamerge.sql.condition_reader import read_condition
-from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, conjuncts_of
+from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, conjuncts_of, leaves
 
 
 def show(node: Node) -> str:
@@ -38,7 +38,7 @@ def show(node: Node) -> str:
         ("a BETWEEN 1 AND 2 AND b BETWEEN 3 AND 4 AND c", "and(between(a, 1, 2), between(b, 3, 4), c)"),
         ("a IN (1, -2, 'x')", "in(a, 1, -2, 'x')"),
         ("a NOT IN (1)", "not(in(a, 1))"),
-        ("a IN (b, c + 1)", "in(a, b, ?)"),
+        ("a IN (b, c + 1)", "in(a, b, +(c, 1))"),
         ("a IS NULL AND b IS NOT NULL", "and(isnull(a), isnotnull(b))"),
         ("a IS TRUE OR b IS NOT FALSE", "or(<=>(a, True), not(<=>(b, False)))"),
         ("a IS DISTINCT FROM 1 AND b IS NOT DISTINCT FROM c", "and(not(<=>(a, 1)), <=>(b, c))"),
@@ -52,10 +52,10 @@ def show(node: Node) -> str:
         ("a != b AND c <> d AND e !< f AND g !> h", "and(<>(a, b), <>(c, d), >=(e, f), <=(g, h))"),
         ("a = b = c", "?"),
         ("a = b IS NULL", "?"),
-        ("a < b + 1", "<(a, ?)"),
+        ("a < b + 1", "<(a, +(b, 1))"),
         ("f(a) = g(b, c)", "=(?, ?)"),
         ("(a, b) = (c, d)", "=(?, ?)"),
-        ("CASE WHEN a AND b OR c = 1 THEN d END = 2", "=(?, 2)"),
+        ("CASE WHEN a AND b OR c = 1 THEN d END = 2", "=(case(or(and(a, b), =(c, 1)), d), 2)"),
         ("startswith(a, 'x')", "startswith(a, 'x')"),
         ("isnull(a) OR isnotnull(b.c)", "or(isnull(a), isnotnull(b.c))"),
         ("isnull(a = 1)", "isnull(=(a, 1))"),
@@ -69,7 +69,21 @@ def show(node: Node) -> str:
         ("a = (SELECT 1)", "=(a, ?!)"),
         ("count(*) = 1", "=(?!, 1)"),
         ("struct(s.*) = t.x", "=(?!, t.x)"),
-        ("a * b = c", "=(?, c)"),
+        ("a * b = c", "=(*(a, b), c)"),
+        ("a + b * c - 1 > 2", ">(-(+(a, *(b, c)), 1), 2)"),
+        ("(a + b) * -c", "*(+(a, b), ?)"),
+        ("a - -1 = b % 3", "=(-(a, -1), %(b, 3))"),
+        ("a / b * c = a DIV b - c", "=(*(?, c), -(?, c))"),
+        ("a & b + c = 1", "=(?, 1)"),
+        ("a || '-' || b = c", "=(concat(concat(a, '-'), b), c)"),
+        ("d + INTERVAL '1' DAY > e", ">(+(d, ?), e)"),
+        ("a[1] + 2 = x:y + 1", "=(?, ?)"),
+        ("CASE WHEN a > b AND c THEN a + 1 WHEN x THEN 3 ELSE -1 END", "case(and(>(a, b), c), +(a, 1), x, 3, -1)"),
+        ("CASE a WHEN 1 THEN 2 END", "?"),
+        ("case + CASE WHEN CASE WHEN a THEN b END THEN 1 END", "+(case, case(case(a, b), 1))"),
+        ("if(a > b, a, coalesce(b, 0))", "case(>(a, b), a, coalesce(b, 0))"),
+        ("CAST(a AS DATE) = to_date(b)", "=(date(a), date(b))"),
+        ("CAST(a AS INT) = 1", "=(?, 1)"),
         ("a = 'x' 'y'", "=(a, ?)"),
         ("a = :p AND b = ?", "and(=(a, ?), =(b, ?))"),
         ("a AND", "?"),
@@ -84,7 +98,7 @@ def show(node: Node) -> str:
         ("in(t.a, 1, 2)", "in(t.a, 1, 2)"),
         ("or(isNull(t.a), isNotNull(t.b))", "or(isnull(t.a), isnotnull(t.b))"),
         ("=(a, b, c)", "?"),
-        ("=(t.a, +(s.a, 1))", "=(t.a, ?)"),
+        ("=(t.a, +(s.a, 1))", "=(t.a, +(s.a, 1))"),
     ],
 )
 def test_trees(text: str, tree: str) -> None:
@@ -214,11 +228,12 @@ def test_dates_and_timestamps(text: str, expected: str, type_name: str) -> None:
     ],
 )
 def test_names_in_opaque_parts(text: str, names: list[str], words: list[str]) -> None:
-    node = read_condition(text)
-    assert isinstance(node, Opaque)
-    assert node.complete
-    assert [".".join(name.parts) for name in node.names] == names
-    assert [".".join(name.parts) for name in node.words] == words
+    parts = [part for part in leaves(read_condition(text)) if not isinstance(part, Literal)]
+    opaque = [part for part in parts if isinstance(part, Opaque)]
+    assert all(part.complete for part in opaque)
+    named = [part.names if isinstance(part, Opaque) else (part,) for part in parts]
+    assert [".".join(name.parts) for each in named for name in each] == names
+    assert [".".join(name.parts) for part in opaque for name in part.words] == words
 
 
 def test_double_quotes_may_be_names() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import BooleanType, DateType, LongType, StringType, StructField
 
-from deltamerge.merge.analysis.arrow_conditions import arrow_condition
+from deltamerge.merge.analysis.arrow_conditions import Columns, arrow_condition
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.conditions import ClauseChoice
@@ -30,7 +30,7 @@ def by_source() -> RowChoice:
     sql = "n % 3 = 1 AND name IN ('a', 'b') AND (day BETWEEN DATE'2024-01-01' AND DATE'2024-01-09' OR b)"
     types = {"n": LongType(), "name": StringType(), "day": DateType(), "b": BooleanType()}
     fields = [StructField(name, data_type) for name, data_type in types.items()]
-    condition = arrow_condition(read_condition(sql), lambda name: list(types).index(name.parts[0]), fields)
+    condition = arrow_condition(read_condition(sql), Columns(lambda name: list(types).index(name.parts[0]), fields))
     assert condition is not None
     return RowChoice(ClauseChoice(((0, condition),), frozenset({0})))
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, DateType, IntegralType, StringType, Stru
 
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths
-from deltamerge.merge.analysis.arrow_conditions import arrow_condition
+from deltamerge.merge.analysis.arrow_conditions import Columns, arrow_condition
 from deltamerge.skipping.timestamps import parse_date
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation
@@ -38,7 +38,8 @@ def condition_of(sql: str, schema: StructType, table: StructType, request: Reque
         return _Kind(schema.fields[index].dataType, lengths.get(schema.fields[index].name.lower(), 0))
 
     node = _with_cast_strings(read_condition(sql, request.conf.double_quoted_identifiers), kind)
-    return arrow_condition(node, column, [StructField(field.name, field.dataType) for field in schema.fields])
+    fields = [StructField(field.name, field.dataType) for field in schema.fields]
+    return arrow_condition(node, Columns(column, fields))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge)
-        references = MergeReferences(merge, conf.session_time_zone)
+        references = MergeReferences(merge)
         merge = latest_per_key(merge, references.on.equi_keys)
     session = _session_facts(spark, command.table.store)
     context = PlanningContext(

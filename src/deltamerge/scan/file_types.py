@@ -45,6 +45,17 @@ def is_exact(data_type: DataType) -> bool:
     return isinstance(data_type, DecimalType) or data_type.simpleString() in _EXACT
 
 
+def arrow_of_plain(data_type: DataType | str) -> pa.DataType | None:
+    """Return a type that is not nested in Arrow; None for one whose values Arrow does not hold exactly.
+
+    Args:
+        data_type: The type, or Spark's name of one that is no decimal.
+    """
+    if isinstance(data_type, DecimalType):
+        return file_type(data_type)
+    return _EXACT.get(data_type if isinstance(data_type, str) else data_type.simpleString())
+
+
 def file_field(field: StructField, mode: str) -> pa.Field:
     """Return a column of a table as new data files have it."""
     return _file_field(physical_field(field, mode, with_ids=True))

@@ -158,7 +158,7 @@ def _settle(node: Node) -> Node:
     if not isinstance(node, Operation):
         return node
     operands = tuple(map(_settle, node.operands))
-    if node.prefix and node.op not in _TRUTH:
+    if (node.prefix or node.op == "case") and node.op not in _TRUTH:
         operands = tuple(map(_operand, operands))
     return replace(node, operands=operands)
 

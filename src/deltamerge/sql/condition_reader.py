@@ -32,11 +32,20 @@ _CONSTANTS: dict[str, Typed] = {
 _PREDICATES = frozenset({"IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"})
 # Functions that are operators of the tree, with their number of arguments (None: any from one).
 FUNCTIONS: dict[str, tuple[str, int | None]] = {
-    **{name: (name, 2) for name in ("startswith", "like", "and", "or", "%")},
+    **{name: (name, 2) for name in ("startswith", "like", "and", "or", "+", "-", "*", "%")},
     **{name: (name, 1) for name in ("isnull", "isnotnull", "year", "quarter", "month", "day")},
+    **{name: (name, None) for name in ("in", "concat", "coalesce")},
     "dayofmonth": ("day", 1),
-    "in": ("in", None),
+    "ifnull": ("coalesce", 2),
+    "nvl": ("coalesce", 2),
+    "if": ("case", 3),
+    "when": ("case", None),
+    "to_date": ("date", 1),
 }
+# The operators between values by how tightly they bind, the loosest first; the tree has no division.
+_BETWEEN_VALUES = ({"+": "+", "-": "-", "||": "concat"}, {"*": "*", "%": "%", "/": None, "DIV": None})
+# Where one of these is among them, they bind in another way.
+_OTHER_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", ">>>", ":", "->", "=>", "[", "!", "?"})
 
 Tokens = tuple[Token, ...]
 
@@ -161,18 +170,43 @@ class _Reader:
             self.literal(tokens)
             or self.name(tokens)
             or self.prefix_call(tokens)
-            or self.remainder(tokens)
+            or self.case(tokens)
+            or self.between_values(tokens)
             or self.opaque(tokens)
         )
 
-    def remainder(self, tokens: Tokens) -> Node | None:
-        """Read ``a % b`` of names and literals; return None if there is more, which may bind tighter."""
-        places = [i for i, token in enumerate(tokens) if token.text == "%" and token.kind is Kind.SYMBOL]
-        if len(places) != 1 or not 0 < places[0] < len(tokens) - 1:
+    def between_values(self, tokens: Tokens) -> Node | None:
+        """Read ``a + b``, ``a * b`` and the like: the last of the loosest operators joins what is on its sides."""
+        depth = tokens[0].depth
+        places = [index for index, token in enumerate(tokens) if token.depth == depth]
+        if any(tokens[index].text in _OTHER_OPERATORS for index in places):
             return None
-        sides = tokens[: places[0]], tokens[places[0] + 1 :]
-        operands = tuple(node for side in sides if (node := self.literal(side) or self.name(side)))
-        return self.operation("%", operands, tokens) if len(operands) == 2 else None
+        for operators in _BETWEEN_VALUES:
+            index = next((i for i in reversed(places) if tokens[i].upper in operators and _joins(tokens, i)), None)
+            if index is not None:
+                op, sides = operators[tokens[index].upper], (tokens[:index], tokens[index + 1 :])
+                return None if op is None else self.operation(op, tuple(map(self.operand, sides)), tokens)
+        return None
+
+    def case(self, tokens: Tokens) -> Node | None:
+        """Read ``CASE WHEN a THEN b … END``; None for one that compares a value with others."""
+        if tokens[0].upper != "CASE" or len(tokens) < 3 or closing(tokens, 0) != len(tokens) - 1:
+            return None
+        inner, depth = tokens[1:-1], tokens[1].depth
+        words = [
+            index
+            for index, token in enumerate(inner)
+            if token.depth == depth
+            and token.upper in ("WHEN", "THEN", "ELSE")
+            and (index == 0 or is_keyword_place(inner, index))
+        ]
+        if not words or words[0] != 0:
+            return None
+        parts = [(inner[i].upper, inner[i + 1 : j]) for i, j in pairwise([*words, len(inner)])]
+        expected = ["WHEN", "THEN"] * (len(parts) // 2) + ["ELSE"] * (len(parts) % 2)
+        if [word for word, _ in parts] != expected or len(parts) < 2 or not all(part for _, part in parts):
+            return None
+        return self.operation("case", tuple(self.boolean(part) for _, part in parts), tokens)
 
     def prefix_call(self, tokens: Tokens) -> Node | None:
         """Read ``op(a, b)``: a function that is an operator, or an operator as Columns print it."""
@@ -180,6 +214,8 @@ class _Reader:
             return None
         word = tokens[0].text.lower() if tokens[0].kind is Kind.WORD else tokens[0].text
         inner = tokens[2:-1]
+        if word == "cast" and [token.upper for token in inner[-2:]] == ["AS", "DATE"] and len(inner) > 2:
+            return self.operation("date", (self.boolean(inner[:-2]),), tokens, prefix=True)
         arguments = _split_commas(inner) if inner else []
         op = operator_of(word, len(arguments))
         if op is None or not all(arguments):
@@ -229,6 +265,13 @@ class _Reader:
 def _is_predicate(tokens: Tokens, index: int) -> bool:
     before = index - 1 if index and tokens[index - 1].upper == "NOT" else index
     return is_keyword_place(tokens, before) and (before == index or tokens[index - 1].text != ".")
+
+
+def _joins(tokens: Tokens, index: int) -> bool:
+    """Return whether an operator stands between two values, and is not the sign of one."""
+    before = tokens[index - 1] if index else None
+    is_operator = before is None or any(before.upper in operators for operators in _BETWEEN_VALUES)
+    return index + 1 < len(tokens) and not is_operator
 
 
 def _split(tokens: Tokens, word: str) -> list[Tokens]:

@@ -1,7 +1,7 @@
-"""A condition as a tree of names, literals and the operators that matter for skipping.
+"""An expression as a tree of names, literals and the operators that are evaluated without Spark.
 
 Everything else is `Opaque`: only the names in it are known. Each node has its SQL, verbatim, and its place in the
-condition, None where it came from a Column.
+expression, None where it came from a Column.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class Operation:
     """An operator with its operands.
 
     Args:
-        op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith %
-            year quarter month day``; ``in`` has the
-            tested value first and then the list, ``between`` the tested value, the lower and the upper bound.
+        op: One of ``and or not = <=> <> < <= > >= in between isnull isnotnull like startswith + - * %
+            concat coalesce case year quarter month day date``; ``in`` has the tested value first and then the list,
+            ``between`` the tested value, the lower and the upper bound, ``case`` by turns conditions and values, and
+            then the value of ELSE, if any. ``date`` is a cast to DATE.
         prefix: Whether it was printed before its operands, as Columns print: ``=(a, b)``.
     """
 

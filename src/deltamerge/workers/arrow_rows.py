@@ -26,6 +26,7 @@ from deltamerge.workers.parquet_patch import (
 )
 from deltamerge.workers.row_pairs import MOVED, RowPairs, distinct, read_numbers, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
+from deltamerge.workers.row_values import RowValue, Setting, is_last
 from deltamerge.workers.staged_rows import (
     PIECE_BYTES,
     TakenRows,
@@ -178,7 +179,9 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, c
         order = np.arange(rows)
         for number, pairs in updating.items():
             if name in new.updates[number] and len(pairs.rows):
-                values = pairs.values(new.updates[number][name], name)
+                places = pairs.rows - start
+                rows_before, rows_after = _RowsOf(before, new, places), _RowsOf(table, new, places)
+                values = pairs.values(new.updates[number][name], name, rows_before, rows_after.column)
                 chunks.append(values.cast(field.type))
                 order[pairs.rows - start] = rows + np.arange(len(values))
                 rows += len(values)
@@ -218,6 +221,18 @@ def _refuse_violations(holds: Any) -> None:  # noqa: ANN401
         raise ValueError("a row violates a constraint")
 
 
+class _RowsOf:
+    """Some rows of a table, a column of which is NULL where the table lacks it."""
+
+    def __init__(self, table: pa.Table, new: NewRows, places: _Numbers) -> None:
+        self._table, self._new, self._rows, self._count = table, new, TakenRows(places), len(places)
+
+    def column(self, name: str, kind: pa.DataType | None = None) -> Any:  # noqa: ANN401
+        if name in self._table.column_names:
+            return self._rows.of(self._table.column(name))
+        return pa.nulls(self._count, self._new.type_of(name) if kind is None else kind)
+
+
 class _OfPairs:
     """What the staged rows and the computed ones have for pairs of a clause."""
 
@@ -232,9 +247,17 @@ class _OfPairs:
             return self._of_values.of(self._source.values.column(column))
         return self._of_source.of(self._source.rows.column(column))
 
-    def values(self, column: str, name: str) -> Any:  # noqa: ANN401
-        """Return the values of a staged column as those of the table's column `name`."""
-        return self._source.new.stored(name, self._taken(column))
+    def values(self, setting: Setting, name: str, before: _RowsOf, after: Callable[[str], Any]) -> Any:  # noqa: ANN401
+        """Return what the table's column `name` becomes.
+
+        Args:
+            before: The rows as they are in the file.
+            after: Returns a column of the rows as they are written, of those that are known.
+        """
+        if isinstance(setting, str):
+            return self._source.new.stored(name, self._taken(setting))
+        found = setting.of(len(self.rows), lambda field: before.column(field.name, field.type), self._taken, after)
+        return self._source.new.stored(name, found)
 
     def check(self) -> None:
         """Refuse rows for which Spark found that a constraint does not hold."""
@@ -298,15 +321,16 @@ def _updated_rows(file: ChangingFile, changing: RowPairs, schema: pa.Schema, sou
 
 def _updated(file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowPairs, number: int) -> pa.Table:
     new, setting = source.new, source.new.updates[number]
-    not_set = pa.schema([field for field in schema if field.name not in setting])
-    own = _rows_of(file, not_set, source).take(pa.array(pairs.rows))
+    computed_of = {name for how in setting.values() if isinstance(how, RowValue) for name in how.target_names}
+    read = pa.schema([field for field in schema if field.name not in setting or field.name in computed_of])
+    own = _rows_of(file, read, source).take(pa.array(pairs.rows))
     if new.hidden is not None:
         own = changed_now(own, np.arange(len(own)), new.hidden)
-    of_pairs = _OfPairs(source, pairs, number)
-    columns = {
-        name: of_pairs.values(setting[name], name) if name in setting else own.column(name) for name in schema.names
-    }
-    updated = pa.table(columns, schema=schema)
+    of_pairs, before = _OfPairs(source, pairs, number), _RowsOf(own, new, np.arange(len(own)))
+    columns = {name: own.column(name) for name in schema.names if name not in setting}
+    for name in sorted(setting, key=lambda name: is_last(setting[name])):
+        columns[name] = of_pairs.values(setting[name], name, before, columns.__getitem__)
+    updated = pa.table({name: columns[name] for name in schema.names}, schema=schema)
     _check(updated, new)
     of_pairs.check()
     return updated
@@ -371,19 +395,28 @@ def _made(piece: pa.Table, at: int, rows: _Numbers, number: int, schema: pa.Sche
     if number in new.inserts_hold:
         _refuse_violations(taken(piece.column(new.inserts_hold[number]), rows))
     everything = len(rows) == piece.num_rows
-    arrays = []
+
+    def staged(name: str) -> Any:  # noqa: ANN401
+        return piece.column(name) if everything else taken(piece.column(name), rows)
+
+    made: dict[str, Any] = {}
     for column in schema:
         if column.name not in columns and column.name in new.identities:
             first, step = new.identities[column.name]
-            arrays.append(pa.array(first + (at + rows) * step, column.type))
-            continue
-        if column.name not in columns:
+            made[column.name] = pa.array(first + (at + rows) * step, column.type)
+        elif column.name not in columns:
             # A hidden column: new rows get their ids from the commit.
-            arrays.append(pa.nulls(len(rows), column.type))
+            made[column.name] = pa.nulls(len(rows), column.type)
+    for name in sorted(schema.names, key=lambda name: name in columns and is_last(columns[name])):
+        if name not in columns:
             continue
-        staged = piece.column(columns[column.name])
-        values = staged if everything else taken(staged, rows)
-        arrays.append(new.stored(column.name, values))
-    made = pa.table(arrays, schema=schema)
-    _check(made, new)
-    return made
+        how = columns[name]
+        values = staged(how) if isinstance(how, str) else how.of(len(rows), _no_target, staged, made.__getitem__)
+        made[name] = new.stored(name, values)
+    table = pa.table({name: made[name] for name in schema.names}, schema=schema)
+    _check(table, new)
+    return table
+
+
+def _no_target(field: pa.Field) -> None:
+    raise AssertionError(f"a new row has no target, but column {field.name} of one is read")

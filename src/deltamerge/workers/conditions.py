@@ -46,13 +46,15 @@ class Constant:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator of `EVALUATORS` over its operands: ``%`` and `DATE_PARTS` are whole numbers, all others boolean."""
+    """An operator of `EVALUATORS` over its operands: boolean but for ``%``, `DATE_PARTS` and ``date``."""
 
     op: str
     operands: tuple[Condition, ...]
 
     @property
     def kind(self) -> Kind:
+        if self.op == "date":
+            return "day"
         return "whole" if self.op == "%" or self.op in DATE_PARTS else "boolean"
 
 
@@ -180,6 +182,13 @@ def _date_part(part: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
     return of
 
 
+def _date(values: list[Any]) -> Any:  # noqa: ANN401
+    (value,) = values
+    if pa.types.is_date(value.type):
+        return value
+    return pa.array(_days(value).astype(np.int32), pa.date32(), mask=pc.is_null(value).to_numpy(zero_copy_only=False))
+
+
 def _months(days: Any) -> Any:  # noqa: ANN401
     return days.astype("datetime64[M]").astype(np.int64) % 12
 
@@ -208,5 +217,6 @@ EVALUATORS: dict[str, Callable[[list[Any]], Any]] = {
     "isnotnull": lambda values: pc.is_valid(values[0]),
     "startswith": lambda values: pc.starts_with(values[0], values[1].as_py()),
     "like": lambda values: pc.match_like(values[0], values[1].as_py()),
+    "date": _date,
     **DATE_PARTS,
 }

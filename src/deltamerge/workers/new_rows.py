@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltamerge.workers.conditions import RowCheck
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
+from deltamerge.workers.row_values import Setting, is_last, staged_names
 from deltamerge.workers.staged_rows import StagedRows
 from deltamerge.workers.table_columns import Shape, has_null, shaped
 
@@ -22,8 +23,9 @@ class NewRows:
 
     Args:
         updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the
-            staged rows or of `values`. Rows that another clause takes leave the table.
-        inserts: By the number of an INSERT clause, for each of the table's columns the column of the staged rows.
+            staged rows or of `values`, or how it is computed. Rows that another clause takes leave the table.
+        inserts: By the number of an INSERT clause, for each of the table's columns the column of the staged rows, or
+            how it is computed of these.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
         form: What files have; wherever the table's columns are named, it is by the names there.
         not_null: The paths of the table's columns and fields that are never NULL.
@@ -43,8 +45,8 @@ class NewRows:
     """
 
     staged: StagedRows
-    updates: Mapping[int, Mapping[str, str]]
-    inserts: Mapping[int, Mapping[str, str]]
+    updates: Mapping[int, Mapping[str, Setting]]
+    inserts: Mapping[int, Mapping[str, Setting]]
     clause: str | None
     form: FileForm
     not_null: frozenset[tuple[str, ...]]
@@ -67,14 +69,17 @@ class NewRows:
         named = [
             *self.updates_hold.values(),
             *self.inserts_hold.values(),
-            *(n for each in set_by for n in each.values()),
+            *(name for each in set_by for how in each.values() for name in staged_names(how)),
         ]
         wanted = [name for name in named if name not in self.of_pairs]
         return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
 
     @property
     def updated_columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for each in self.updates.values() for name in each))
+        """The columns that UPDATE clauses set, those that are computed of others last."""
+        settings = [(name, how) for each in self.updates.values() for name, how in each.items()]
+        last = {name for name, how in settings if is_last(how)}
+        return tuple(dict.fromkeys(sorted((name for name, _ in settings), key=last.__contains__)))
 
     @property
     def schema(self) -> pa.Schema:

@@ -16,6 +16,12 @@ from deltamerge.sql.stored_expressions import check_stored
 CURRENT_DEFAULT = "CURRENT_DEFAULT"
 
 
+def default_sql(field: StructField) -> str | None:
+    """Return the SQL of a column's default, None where it has none."""
+    sql = field.metadata.get(CURRENT_DEFAULT)
+    return None if sql is None else str(sql)
+
+
 def column_defaults(schema: StructType, microseconds: int) -> Callable[[int], Column]:
     """Return a function from a column's position in the output schema to its default, NULL where it has none.
 
@@ -25,7 +31,7 @@ def column_defaults(schema: StructType, microseconds: int) -> Callable[[int], Co
 
     def default(index: int) -> Column:
         field = schema.fields[index]
-        sql = field.metadata.get(CURRENT_DEFAULT)
+        sql = default_sql(field)
         if sql is None:
             return F.lit(None).cast(field.dataType)
         value = F.expr(check_stored(fix_current_time(sql, microseconds, ()), f"the default of column {field.name}"))
@@ -41,7 +47,7 @@ def check_defaults(spark: SparkSession, schema: StructType) -> None:
         DeltaAnalysisException: INVALID_DEFAULT_VALUE.UNRESOLVED_EXPRESSION or INVALID_DEFAULT_VALUE.DATA_TYPE.
     """
     for field in schema.fields:
-        sql = field.metadata.get(CURRENT_DEFAULT)
+        sql = default_sql(field)
         if sql is not None:
             _check_default(spark, field, sql)
 

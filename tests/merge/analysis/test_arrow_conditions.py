@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from deltamerge.merge.analysis.arrow_conditions import arrow_condition
+from deltamerge.merge.analysis.arrow_conditions import Columns, arrow_condition
 from deltamerge.spark.column_trees import read_classic_column
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, Node
@@ -173,7 +173,7 @@ def read(node: Node, source: DataFrame) -> Condition | None:
         known = name.parts[0] == "s" and name.parts[-1] in COLUMNS
         return COLUMNS.index(name.parts[-1]) if known else None
 
-    return arrow_condition(node, column, source.schema.fields, "UTC")
+    return arrow_condition(node, Columns(column, source.schema.fields, "UTC"))
 
 
 def in_arrow(condition: Condition, table: pa.Table) -> list[bool | None]:

@@ -1,16 +1,15 @@
-"""Which columns the expressions of a MERGE refer to, and which conditions Arrow evaluates."""
+"""Which columns the expressions of a MERGE refer to."""
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.types import DecimalType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, ColumnRef, Comparison, Or, Predicate
 
-from ..planning.merges import DELETE, INSERT, PEOPLE, UPSERT, merge_of
+from ..planning.merges import DELETE, INSERT, UPSERT, merge_of
 
 
 def references(clauses: str = UPSERT, on: str = "t.id = s.id") -> MergeReferences:
@@ -72,13 +71,6 @@ def test_by_source_clauses_that_do_nothing_read_nothing() -> None:
     found = references(f"{UPSERT} {BY_SOURCE} THEN DO NOTHING")
     assert found.by_source_predicates == ()
     assert found.to_read(NEVER) == found.matching(NEVER)
-
-
-def test_by_source_conditions_do_not_see_the_source() -> None:
-    by_source = references(f"{DELETE} {BY_SOURCE} AND id < 5 THEN DELETE")
-    assert by_source.by_source_choice([0]) is not None
-    matched = references("WHEN MATCHED AND id < 5 THEN DELETE")
-    assert matched.pair_choice([0]) is None
 
 
 @pytest.mark.parametrize(
@@ -185,80 +177,3 @@ def test_clauses_of_several_kinds_have_their_own_numbers() -> None:
     assert (update.number, insert.number) == (0, 0)
     assert not found.of(update).from_source[1]
     assert found.of(insert).from_source[1]
-
-
-# Conditions that Arrow evaluates
-
-
-def test_which_clause_takes_a_source_row() -> None:
-    found = references("WHEN MATCHED AND s.n = 1 THEN DELETE WHEN MATCHED AND s.name = 'a' THEN UPDATE SET *")
-    choice = found.source_choice(found.merge.matched, [1])
-    assert choice is not None
-    assert choice.columns == {1, 2}
-    rows = pa.table({"1": pa.array([1, 2, None, 1], pa.int32()), "2": ["a", "a", "a", "b"]})
-    assert choice.of(rows).to_pylist() == [None, 1, 1, None]
-    both = found.source_choice(found.merge.matched, [0, 1])
-    assert both is not None
-    assert both.of(rows).to_pylist() == [0, 1, 1, 0]
-
-
-def test_which_clause_takes_a_pair() -> None:
-    found = references("WHEN MATCHED AND t.n < s.n THEN UPDATE SET * WHEN MATCHED THEN DELETE")
-    choice = found.pair_choice([0, 1])
-    assert choice is not None
-    assert choice.columns == {1, 5}
-    rows = pa.table({"1": pa.array([1, 2, None], pa.int32()), "5": pa.array([2, 1, 1], pa.int32())})
-    assert choice.of(rows).to_pylist() == [0, 1, 1]
-
-
-def test_which_by_source_clause_takes_a_row() -> None:
-    found = references(f"{BY_SOURCE} AND t.n > 5 THEN DO NOTHING {BY_SOURCE} THEN DELETE")
-    choice = found.by_source_choice([1])
-    assert choice is not None
-    assert choice.columns == {1}
-    assert choice.of(pa.table({"1": pa.array([9, 5, None], pa.int32())})).to_pylist() == [None, 1, 1]
-
-
-@pytest.mark.parametrize(
-    "condition",
-    [
-        "t.n + 1 = s.n",
-        "my_function(s.n)",
-        "t.n = s.name",
-        "n = 1",
-        "t.missing = 1",
-        "upper(s.name) = 'A'",
-        "t.n = 1 AND my_function(s.n)",
-    ],
-)
-def test_conditions_that_spark_evaluates(condition: str) -> None:
-    clauses = f"WHEN MATCHED AND s.n = 1 THEN DELETE WHEN MATCHED AND {condition} THEN UPDATE SET *"
-    assert references(clauses).pair_choice([0, 1]) is None
-
-
-def test_target_columns_are_not_among_the_sources() -> None:
-    found = references("WHEN MATCHED AND t.n = 1 THEN DELETE")
-    assert found.source_choice(found.merge.matched, [0]) is None
-    assert found.pair_choice([0]) is not None
-
-
-def test_columns_of_one_name_are_left_to_spark() -> None:
-    twice = StructType([StructField(name, LongType()) for name in ("id", "n", "n")])
-    merge = merge_of("WHEN MATCHED AND s.n = 1 THEN DELETE", source_schema=twice)
-    found = MergeReferences(merge)
-    assert found.source_choice(merge.matched, [0]) is None
-
-
-@pytest.mark.parametrize(("case_sensitive", "expected"), [(False, True), (True, False)])
-def test_case_of_names(case_sensitive: bool, expected: bool) -> None:
-    merge = merge_of("WHEN MATCHED AND s.NAME = 'a' THEN DELETE", case_sensitive=case_sensitive)
-    found = MergeReferences(merge)
-    assert (found.source_choice(merge.matched, [0]) is not None) == expected
-    assert found.of(merge.clauses[0]).condition_from_source == expected
-
-
-def test_types_that_arrow_compares_in_another_way() -> None:
-    columns = {**PEOPLE, "d": DecimalType(38, 2), "folded": StringType("UTF8_LCASE")}
-    for condition in ("s.d = s.d", "s.folded = 'a'"):
-        merge = merge_of(f"WHEN MATCHED AND {condition} THEN DELETE", target=columns)
-        assert MergeReferences(merge).source_choice(merge.matched, [0]) is None

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from deltamerge.merge.analysis.arrow_clauses import ArrowClauses
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import PLAIN_KEY_TYPES, NoPlainKeys, PlainKeys, plain_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
@@ -118,7 +119,7 @@ def test_keys_that_equal_nulls() -> None:
     ],
 )
 def test_what_on_requires_of_one_side(on: str, are_read: bool) -> None:
-    assert (MergeReferences(merge_of(UPSERT, on)).on_filters is not None) == are_read
+    assert (ArrowClauses(MergeReferences(merge_of(UPSERT, on))).on_filters is not None) == are_read
 
 
 NESTED = StructType([StructField("x", LongType())])

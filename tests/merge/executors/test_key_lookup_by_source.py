@@ -222,5 +222,5 @@ def test_updates_by_source(spark: SparkSession, tmp_path: Path, vectors: str, fe
         if feed == "true":
             found[executor].append(rows(DeltaTable.forPath(spark, path).changes(3).drop("_commit_timestamp")))
         made_by = report.outcome.plan.changed_rows.choice
-    assert made_by == "pair_values"
+    assert made_by == ("arrow" if clauses == BY_SOURCE_UPDATES[0] else "pair_values")
     assert found["key_lookup"] == found["classic"]

@@ -5,11 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, DateType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    CalendarIntervalType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
@@ -49,6 +59,7 @@ UPSERT = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 INSERT = "WHEN NOT MATCHED THEN INSERT *"
 DELETE = "WHEN MATCHED THEN DELETE"
 COUNT = "WHEN MATCHED THEN UPDATE SET n = t.n + s.n"
+COMPUTE = "WHEN MATCHED THEN UPDATE SET n = abs(t.n - s.n)"
 BY_KEY = "t.id = s.id"
 BY_EXPRESSION = "t.id = s.id + 1"
 
@@ -140,8 +151,13 @@ def merge_of(
     evolution: bool = False,
     case_sensitive: bool = False,
     source_schema: StructType | None = None,
+    types: Sequence[DataType] = (),
 ) -> ResolvedMerge:
-    """Resolve a MERGE by names alone: an assigned column takes its value, a star the column of the same name."""
+    """Resolve a MERGE by names alone: an assigned column takes its value, a star the column of the same name.
+
+    Args:
+        types: The types of the values that clauses assign, in their order; of the others nothing is known.
+    """
     words = " WITH SCHEMA EVOLUTION" if evolution else ""
     statement = statement_of(f"MERGE{words} INTO t USING s ON {on} {clauses}")
     given = struct(target if source is None else source) if source_schema is None else source_schema
@@ -150,11 +166,11 @@ def merge_of(
         used = [name for clause in statement.clauses for name in _used(clause, given)]
         after = evolved_schema(before, given, used, case_sensitive, "always")
     counts: dict[str, int] = {}
-    resolved = []
+    resolved, known = [], chain(types, repeat(CalendarIntervalType()))
     for clause in statement.clauses:
         number = counts[clause.kind] = counts.get(clause.kind, -1) + 1
         outputs = _outputs(clause, given, after, evolution=evolution) if _changes_columns(clause) else ()
-        resolved.append(ResolvedClause(clause, number, outputs=outputs))
+        resolved.append(ResolvedClause(clause, number, tuple(islice(known, len(clause.values))), outputs))
     return ResolvedMerge(
         statement=statement,
         clauses=tuple(resolved),
@@ -217,9 +233,10 @@ def context_of(
     limits: Limits | None = None,
     summary: SourceSummary | None = None,
     declined: Sequence[Alternative] = (),
+    types: Sequence[DataType] = (),
 ) -> PlanningContext:
     """Return what a planner sees of a MERGE into a table that is written into a folder."""
-    merge = merge_of(clauses, on, table.columns, source, evolution=evolution)
+    merge = merge_of(clauses, on, table.columns, source, evolution=evolution, types=types)
     return PlanningContext(
         merge=merge,
         references=MergeReferences(merge),

@@ -15,6 +15,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -27,6 +28,7 @@ from deltamerge.merge.planning.context import SessionFacts
 
 from .merges import (
     BY_KEY,
+    COMPUTE,
     COUNT,
     DELETE,
     INSERT,
@@ -44,7 +46,7 @@ from .merges import (
 )
 
 ARROW = ("changed_rows", "arrow")
-BY_ARROW = "clauses write values of the source's rows, which PyArrow copies"
+BY_ARROW = "clauses write values of the source's rows, or what PyArrow computes of the rows"
 OF_PAIRS = "Spark evaluates the clauses over only the rows that they may change; PyArrow writes what comes of it"
 WIDER: Columns = {**PEOPLE, "extra": LongType()}
 
@@ -77,15 +79,15 @@ def test_values_that_arrow_takes(tmp_path: Path, clauses: str) -> None:
     assert plan.changed_rows.declined == ()
 
 
-TARGET_ROW = "an UPDATE computes a value from the target's row"
+TARGET_ROW = "Spark computes a value that an UPDATE sets from the target's row"
 COMPUTED = "a MATCHED condition on the target's row is more than plain comparisons"
-PAIRS = "MATCHED conditions depend on the target's row, and an UPDATE computes values"
+PAIRS = "MATCHED conditions depend on the target's row, and Spark computes a value that an UPDATE sets"
 
 
 @pytest.mark.parametrize(
     ("clauses", "reason"),
     [
-        (COUNT, TARGET_ROW),
+        (COMPUTE, TARGET_ROW),
         ("WHEN MATCHED THEN UPDATE SET n = n + 1", TARGET_ROW),
         ("WHEN MATCHED THEN UPDATE SET name = concat(t.name, s.name)", TARGET_ROW),
         ("WHEN MATCHED THEN UPDATE SET n = (SELECT max(x) FROM u)", TARGET_ROW),
@@ -110,6 +112,52 @@ def test_values_and_conditions_for_spark(tmp_path: Path, table: Table, clauses: 
     assert declined_of(plan)[ARROW] == reason
 
 
+@pytest.mark.parametrize(
+    ("clauses", "types"),
+    [
+        (COUNT, [IntegerType()]),
+        ("WHEN MATCHED THEN UPDATE SET n = t.n, name = t.name || '-' || s.name", [IntegerType(), StringType()]),
+        ("WHEN MATCHED AND t.n < s.n THEN UPDATE SET n = 7, name = DEFAULT", [IntegerType()]),
+        ("WHEN MATCHED AND t.n < s.n THEN UPDATE SET n = s.id", [LongType()]),
+        ("WHEN MATCHED AND t.n < 3 THEN UPDATE SET n = CASE WHEN t.n > s.n THEN t.n ELSE s.n END", [IntegerType()]),
+        (f"{UPSERT} WHEN NOT MATCHED BY SOURCE THEN UPDATE SET n = t.n + 1, day = NULL", [IntegerType(), NullType()]),
+    ],
+)
+@pytest.mark.parametrize("table", [PLAIN, VECTORS], ids=["patch", "deletion_vector"])
+def test_values_that_arrow_computes(tmp_path: Path, table: Table, clauses: str, types: list[DataType]) -> None:
+    plan = plan_of(tmp_path, clauses, table=table, types=types)
+    unchanged = "patch" if table is PLAIN else "deletion_vector"
+    assert choices(plan) == ("key_lookup", "in_place", "arrow", unchanged)
+
+
+def test_a_value_of_another_type_than_spark_gives_it_is_sparks(tmp_path: Path) -> None:
+    """A Column's literals print alike: ``1`` may be of type BIGINT."""
+    plan = plan_of(tmp_path, "WHEN MATCHED THEN UPDATE SET n = t.n + 1", types=[LongType()])
+    assert declined_of(plan)[ARROW] == TARGET_ROW
+
+
+@pytest.mark.parametrize(
+    "clauses", ["WHEN MATCHED THEN UPDATE SET n = t.p + s.n", "WHEN MATCHED THEN UPDATE SET p = t.n"]
+)
+def test_partition_columns_are_not_computed_in_arrow(tmp_path: Path, clauses: str) -> None:
+    table = partitioned("p", columns={**PEOPLE, "p": IntegerType()})
+    plan = plan_of(tmp_path, clauses, table=table, types=[IntegerType()])
+    assert choices(plan) == ("key_lookup", "in_place", "pair_values", "patch")
+
+
+def generated(sql: str) -> Table:
+    year = StructField("year", IntegerType(), True, {"delta.generationExpression": sql})
+    return replace(PLAIN, columns={**PEOPLE, "year": year}, features=("generatedColumns",))
+
+
+@pytest.mark.parametrize(("sql", "is_arrows"), [("year(day)", True), ("weekofyear(day)", False)])
+def test_generated_columns(tmp_path: Path, sql: str, is_arrows: bool) -> None:
+    clauses = "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT (id, day) VALUES (s.id, s.day)"
+    plan = plan_of(tmp_path, clauses, table=generated(sql), source=PEOPLE)
+    reason = None if is_arrows else "Spark evaluates a generated column or a constraint over the target's row"
+    assert declined_of(plan).get(ARROW) == reason
+
+
 INVARIANT = StructField("n", IntegerType(), True, {"delta.invariants": '{"expression": {"expression": "n > 0"}}'})
 
 
@@ -118,7 +166,7 @@ SHORT = replace(PLAIN, properties={"delta.constraints.short": "length(name) < 9"
 FEED = replace(PLAIN, properties={"delta.enableChangeDataFeed": "true"}, features=("changeDataFeed",))
 
 
-@pytest.mark.parametrize("clauses", [UPSERT, COUNT])
+@pytest.mark.parametrize("clauses", [UPSERT, COMPUTE])
 @pytest.mark.parametrize("table", [POSITIVE, FEED, replace(PLAIN, columns={**PEOPLE, "n": INVARIANT})])
 def test_what_pyarrow_checks_and_records(tmp_path: Path, table: Table, clauses: str) -> None:
     plan = plan_of(tmp_path, clauses, table=table)
@@ -128,11 +176,11 @@ def test_what_pyarrow_checks_and_records(tmp_path: Path, table: Table, clauses: 
 def test_constraint_that_spark_evaluates(tmp_path: Path) -> None:
     """Over the source's rows where these have all that it reads, else over the matched rows."""
     assert choices(plan_of(tmp_path / "t", UPSERT, table=SHORT))[2] == "arrow"
-    plan = plan_of(tmp_path / "u", COUNT, table=SHORT)
+    plan = plan_of(tmp_path / "u", COMPUTE, table=SHORT)
     assert choices(plan)[2] == "pair_values"
     plan = plan_of(tmp_path / "v", "WHEN MATCHED THEN UPDATE SET n = s.n", table=SHORT)
     assert choices(plan)[2] == "pair_values"
-    assert declined_of(plan)[ARROW] == "a generated column or a constraint reads the target's row"
+    assert declined_of(plan)[ARROW] == "Spark evaluates a generated column or a constraint over the target's row"
 
 
 NESTED: Columns = {
@@ -148,7 +196,7 @@ def test_columns_of_nested_types(tmp_path: Path, name: str, mode: str) -> None:
     properties = {"delta.columnMapping.mode": mode}
     table = replace(PLAIN, columns={**PEOPLE, name: NESTED[name]}, properties=properties, features=("columnMapping",))
     assert choices(plan_of(tmp_path / "t", UPSERT, table=table)) == ("key_lookup", "in_place", "arrow", "patch")
-    assert choices(plan_of(tmp_path / "u", COUNT, table=table)) == ("key_lookup", "in_place", "pair_values", "patch")
+    assert choices(plan_of(tmp_path / "u", COMPUTE, table=table)) == ("key_lookup", "in_place", "pair_values", "patch")
     of_evolution = plan_of(tmp_path / "v", UPSERT, table=table, evolution=True)
     assert of_evolution.changed_rows.choice == "arrow"
 
@@ -159,7 +207,7 @@ def test_fields_that_only_the_target_has(tmp_path: Path) -> None:
     source = {**PEOPLE, "s": StructType([StructField("x", LongType(), False)])}
     plan = plan_of(tmp_path, UPSERT, table=table, source=source, evolution=True)
     assert choices(plan) == ("key_lookup", "in_place", "pair_values", "patch")
-    assert declined_of(plan)[ARROW] == "an UPDATE computes a value from the target's row"
+    assert declined_of(plan)[ARROW] == TARGET_ROW
 
 
 @pytest.mark.parametrize("kind", ["char(3)", "varchar(3)"])
@@ -207,7 +255,7 @@ def test_codecs(tmp_path: Path, codec: str, is_arrows: bool) -> None:
 )
 def test_source_columns_that_do_not_pass_through_arrow(tmp_path: Path, kind: DataType, name: str) -> None:
     source = {**PEOPLE, "extra": kind}
-    plan = plan_of(tmp_path / "t", COUNT, source=source)
+    plan = plan_of(tmp_path / "t", COMPUTE, source=source)
     assert choices(plan) == ("join", "checkpoint", "spark", "patch")
     assert declined_of(plan)["match", "key_lookup"] == f"the source's column extra is of type {name}"
     assert plan_of(tmp_path / "u", UPSERT, source=source).changed_rows.choice == "arrow"
@@ -222,7 +270,7 @@ def test_source_columns_that_do_not_pass_through_arrow(tmp_path: Path, kind: Dat
     ],
 )
 def test_source_columns_that_pass_through_arrow(tmp_path: Path, kind: DataType) -> None:
-    plan = plan_of(tmp_path, COUNT, source={**PEOPLE, "extra": kind})
+    plan = plan_of(tmp_path, COMPUTE, source={**PEOPLE, "extra": kind})
     assert choices(plan) == ("key_lookup", "in_place", "pair_values", "patch")
 
 

@@ -19,7 +19,7 @@ from deltamerge.skipping.predicates import ALWAYS, NEVER, ColumnRef, InRanges, P
 from .merges import (
     BY_EXPRESSION,
     BY_KEY,
-    COUNT,
+    COMPUTE,
     DELETE,
     INSERT,
     MIB,
@@ -45,7 +45,7 @@ NOT_OPTIMIZED = "spark.databricks.delta.merge.optimizeInsertOnlyMerge.enabled is
     ("executor", "clauses", "on", "expected"),
     [
         ("key_lookup", UPSERT, BY_KEY, ("key_lookup", "in_place", "arrow", "patch")),
-        ("key_lookup", COUNT, BY_KEY, ("key_lookup", "in_place", "pair_values", "patch")),
+        ("key_lookup", COMPUTE, BY_KEY, ("key_lookup", "in_place", "pair_values", "patch")),
         ("key_lookup", INSERT, BY_KEY, ("key_lookup", "in_place", "arrow", "none")),
         ("insert_only", INSERT, BY_KEY, ("anti_join", "checkpoint", "spark", "none")),
         ("low_shuffle", UPSERT, BY_KEY, ("join", "checkpoint", "spark", "patch")),

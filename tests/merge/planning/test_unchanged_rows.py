@@ -13,7 +13,7 @@ from deltamerge.merge.planning.limits import Limits
 
 from .merges import (
     BY_EXPRESSION,
-    COUNT,
+    COMPUTE,
     DELETE,
     INSERT,
     MIB,
@@ -63,7 +63,7 @@ def test_patched_files(tmp_path: Path) -> None:
     left_out = "PyArrow copies touched files without the rows that change"
     rest = "; their other rows are not decoded into Spark's"
     assert plan_of(tmp_path / "t", UPSERT).unchanged_rows.reason == places + rest
-    assert plan_of(tmp_path / "u", COUNT).unchanged_rows.reason == places + rest
+    assert plan_of(tmp_path / "u", COMPUTE).unchanged_rows.reason == places + rest
     assert plan_of(tmp_path / "v", UPSERT, BY_EXPRESSION).unchanged_rows.reason == left_out + rest
     widened = replace(PLAIN, columns={**PEOPLE, "s": StructType([WIDENED])}, features=("typeWidening",))
     assert plan_of(tmp_path / "x", UPSERT, table=widened).unchanged_rows.reason == places + rest

@@ -7,6 +7,7 @@ nothing else in them is cast, overflows or divides by zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -46,44 +47,50 @@ _NUMBERS = frozenset({"whole", "decimal"})
 _MOST_BEFORE_POINT, _MOST_AFTER_POINT = 20, 18
 
 
-def arrow_condition(
-    node: Node, column: Callable[[Name], int | None], fields: Sequence[T.StructField], zone: str | None = None
-) -> Condition | None:
-    """Return a condition as Arrow evaluates it; None where something in it is left to Spark.
+@dataclass(frozen=True)
+class Columns:
+    """The columns that an expression is evaluated over.
 
     Args:
-        column: Returns the position of a name's column; None where the name is not certainly one column.
+        place: Returns the position of a name's column; None where the name is not certainly one column.
         zone: The session's time zone; None leaves timestamps that depend on it to Spark.
     """
-    found = _value(node, column, fields, zone)
+
+    place: Callable[[Name], int | None]
+    fields: Sequence[T.StructField]
+    zone: str | None = None
+
+
+def arrow_condition(node: Node, columns: Columns) -> Condition | None:
+    """Return a condition as Arrow evaluates it; None where something in it is left to Spark."""
+    found = condition_value(node, columns)
     return found if found is not None and found.kind == "boolean" else None
 
 
-def _value(
-    node: Node, column: Callable[[Name], int | None], fields: Sequence[T.StructField], zone: str | None
-) -> Condition | None:
+def condition_value(node: Node, columns: Columns) -> Condition | None:
+    """Return what conditions are made of; else as `arrow_condition`."""
     if isinstance(node, Name):
-        index = column(node)
-        return None if index is None else Column(index, _kind_of(fields[index]))
+        index = columns.place(node)
+        return None if index is None else Column(index, _kind_of(columns.fields[index]))
     if isinstance(node, Literal):
         kind = _PYTHON.get(type(node.value))
         return None if kind is None else Constant(node.value, kind)
     if not isinstance(node, ParsedOperation):
         return None
-    columns = [_value(operand, column, fields, zone) for operand in node.operands if not isinstance(operand, Literal)]
-    beside = columns[0].kind if columns and columns[0] is not None and node.op in _COMPARISONS else None
+    others = [condition_value(operand, columns) for operand in node.operands if not isinstance(operand, Literal)]
+    beside = others[0].kind if others and others[0] is not None and node.op in _COMPARISONS else None
     operands = []
     for operand in node.operands:
         if isinstance(operand, Literal) and beside is not None:
-            found: Condition | None = _cast(operand, beside, zone)
+            found: Condition | None = _cast(operand, beside, columns.zone)
         else:
-            found = _value(operand, column, fields, zone)
+            found = condition_value(operand, columns)
         if found is None:
             return None
         operands.append(found)
     op, turns = node.op, isinstance(operands[0], Constant) and operands[-1].kind == "double" and len(operands) == 2
     operation = Operation(_TURNED.get(op, op), tuple(operands[::-1])) if turns else Operation(op, tuple(operands))
-    return operation if _is_exact(operation, zone) else None
+    return operation if _is_exact(operation, columns.zone) else None
 
 
 def _cast(literal: Literal, kind: Kind, zone: str | None) -> Constant | None:
@@ -103,15 +110,23 @@ def _cast(literal: Literal, kind: Kind, zone: str | None) -> Constant | None:
     if kind == "day" and isinstance(value, str):
         days = parse_date(value)
         return None if days is None else Constant(EPOCH_DATE + timedelta(days), "day")
-    if kind in ("instant", "local") and is_certain:
-        column = ColumnType("timestamp" if kind == "instant" else "timestamp_ntz")
-        # Without an offset a timestamp is local time, also where it is none by spark.sql.timestampType.
-        is_local = kind == "instant" and isinstance(value, datetime) and value.tzinfo is None
-        span_of = span_function(column, "timestamp_ntz" if is_local else literal.type_name, zone or "")
-        span = None if span_of is None else span_of(value)
-        is_point = span is not None and span.exact and span.low == span.high
-        return Constant(span.low, kind) if span is not None and is_point else None
+    if kind in ("instant", "local"):
+        point = timestamp_point(literal, kind, zone)
+        return None if point is None else Constant(point, kind)
     return None if own is None else Constant(value, own)
+
+
+def timestamp_point(literal: Literal, kind: Kind, zone: str | None) -> object | None:
+    """Return the microseconds of a literal as ``instant`` or ``local`` time; None where they are not certain."""
+    if literal.span is None:
+        return None
+    value = literal.value
+    column = ColumnType("timestamp" if kind == "instant" else "timestamp_ntz")
+    # Without an offset a timestamp is local time, also where it is none by spark.sql.timestampType.
+    is_local = kind == "instant" and isinstance(value, datetime) and value.tzinfo is None
+    span_of = span_function(column, "timestamp_ntz" if is_local else literal.type_name, zone or "")
+    span = None if span_of is None else span_of(value)
+    return span.low if span is not None and span.exact and span.low == span.high else None
 
 
 def _is_short(value: Decimal) -> bool:
@@ -139,7 +154,7 @@ def _is_exact(operation: Operation, zone: str | None) -> bool:
     op, operands = operation.op, operation.operands
     if op in ("isnull", "isnotnull"):
         return True
-    if op in DATE_PARTS:
+    if op == "date" or op in DATE_PARTS:
         (value,) = operands
         return isinstance(value, Column) and (value.kind in _DATES or (value.kind == "instant" and zone in _UTC))
     if op in ("like", "startswith"):

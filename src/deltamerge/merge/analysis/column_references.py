@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StructField, StructType
 
-from deltamerge.merge.analysis.arrow_conditions import arrow_condition
 from deltamerge.merge.analysis.join_keys import INTEGERS
 from deltamerge.merge.analysis.resolved_merge import (
     Output,
@@ -30,12 +29,10 @@ from deltamerge.spark.nested_types import contains
 from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
-from deltamerge.sql.expression import Literal, Name, Node, Opaque, conjuncts_of, leaves, names_in, unreadable
+from deltamerge.sql.expression import Literal, Name, Node, Opaque, leaves, names_in, unreadable
 from deltamerge.sql.merge_ast import ClauseKind, Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
-from deltamerge.workers.conditions import ClauseChoice, Condition, Operation, RowCheck, columns_of
 from deltamerge.write.align import same_shape
-from deltamerge.write.constraints import Check
 
 # Spark takes these words for functions where there is no column of the name.
 _CURRENT_TIME = frozenset({"current_date", "current_time", "current_timestamp", "localtimestamp"})
@@ -66,24 +63,19 @@ class ClauseReferences:
 
 @dataclass(frozen=True)
 class MergeReferences:
-    """What the statement's expressions refer to, each part computed when it is first asked for.
-
-    Args:
-        zone: The session's time zone; None leaves conditions on timestamps that depend on it to Spark.
-    """
+    """What the statement's expressions refer to, each part computed when it is first asked for."""
 
     merge: ResolvedMerge
-    zone: str | None = None
     _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
 
-    def _tree(self, expression: Expression) -> Node:
+    def tree(self, expression: Expression) -> Node:
         key = id(expression)
         if key not in self._trees:
             self._trees[key] = expression_tree(expression, self.merge.double_quoted_identifiers)
         return self._trees[key]
 
     def _shape(self, expression: Expression, scope: Scope) -> ConditionShape:
-        return shape_of_tree(self._tree(expression), scope)
+        return shape_of_tree(self.tree(expression), scope)
 
     @cached_property
     def _both(self) -> Scope:
@@ -96,8 +88,8 @@ class MergeReferences:
     def _scope(self, source: StructType) -> Scope:
         merge = self.merge
         return Scope(
-            target=_relation(merge.target_alias, merge.target_schema),
-            source=_relation(merge.source_alias, source),
+            target=relation_of(merge.target_alias, merge.target_schema),
+            source=relation_of(merge.source_alias, source),
             case_sensitive=merge.case_sensitive,
         )
 
@@ -105,25 +97,6 @@ class MergeReferences:
     def on(self) -> ConditionShape:
         """ON: its conjuncts, what it requires of only the target, and the keys it equates."""
         return self._shape(self.merge.statement.condition, self._both)
-
-    @cached_property
-    def on_filters(self) -> tuple[ClauseChoice | None, ClauseChoice | None] | None:
-        """What ON requires besides equal keys of only the target's row, and of only the source's.
-
-        Each holds where a row has a number, with columns as in `_either_column`, and is None where ON requires nothing;
-        None in all where a condition is about both sides or Spark must evaluate it.
-        """
-        required: dict[str, list[Condition]] = {"target_only": [], "source_only": []}
-        keys = {id(node) for node in self.on.key_nodes}
-        parts = conjuncts_of(self._tree(self.merge.statement.condition))
-        for part, conjunct in zip(parts, self.on.conjuncts, strict=True):
-            if id(part) in keys:
-                continue
-            condition = arrow_condition(part, self._either_column, self._either_fields, self.zone)
-            if condition is None or conjunct.side not in required:
-                return None
-            required[conjunct.side].append(condition)
-        return _all_of(required["target_only"]), _all_of(required["source_only"])
 
     @cached_property
     def by_source_predicates(self) -> tuple[Predicate, ...]:
@@ -153,14 +126,14 @@ class MergeReferences:
         """
         clauses = (*self.merge.matched, *self.merge.not_matched_by_source)
         conditions = [c.clause.condition for c in clauses if c.clause.condition is not None]
-        trees = map(self._tree, (self.merge.statement.condition, *conditions))
+        trees = map(self.tree, (self.merge.statement.condition, *conditions))
         return all(_is_deterministic(leaf) for tree in trees for leaf in leaves(tree))
 
     def by_partition(self, columns: Collection[str]) -> bool:
         """Return whether the only clause's condition asks for no other columns of the target than these, if any."""
         (clause,) = self.merge.clauses
         condition = clause.clause.condition
-        return condition is None or all(map(partial(self._is_among, columns), leaves(self._tree(condition))))
+        return condition is None or all(map(partial(self._is_among, columns), leaves(self.tree(condition))))
 
     def _is_among(self, columns: Collection[str], leaf: Name | Literal | Opaque) -> bool:
         if isinstance(leaf, Literal):
@@ -170,8 +143,8 @@ class MergeReferences:
         elif not leaf.complete or leaf.subquery:
             return False
         else:
-            names = [*leaf.names, *(word for word in leaf.words if self._target_column(word) is not None)]
-        places = map(self._target_column, names)
+            names = [*leaf.names, *(word for word in leaf.words if self.target_column(word) is not None)]
+        places = map(self.target_column, names)
         fields = self.merge.target_schema.fields
         return all(place is not None and fields[place].name in columns for place in places)
 
@@ -214,9 +187,7 @@ class MergeReferences:
             for output in (clause.outputs[index] for index in outputs.get(clause.key, ())):
                 if not isinstance(output, TakeValue):
                     return False
-                if not all(
-                    isinstance(leaf, Literal) for leaf in leaves(self._tree(clause.clause.values[output.index]))
-                ):
+                if not all(isinstance(leaf, Literal) for leaf in leaves(self.tree(clause.clause.values[output.index]))):
                     return False
         return True
 
@@ -261,78 +232,24 @@ class MergeReferences:
             return output.index
         if not isinstance(output, TakeValue):
             return None
-        tree = self._tree(clause.clause.values[output.index])
-        return self._source_column(tree) if isinstance(tree, Name) else None
+        tree = self.tree(clause.clause.values[output.index])
+        return self.source_column(tree) if isinstance(tree, Name) else None
 
-    def _source_column(self, name: Name) -> int | None:
-        return _column(self._both, "source", self.merge.source_schema, name)
+    def source_column(self, name: Name) -> int | None:
+        """Return the position of the source's column that a name certainly is."""
+        return column_at(self._both, "source", self.merge.source_schema, name)
 
-    def _target_column(self, name: Name) -> int | None:
-        return _column(self._target, "target", self.merge.target_schema, name)
+    def target_column(self, name: Name) -> int | None:
+        """Return the position of the target's column that a name certainly is, where only the target is seen."""
+        return column_at(self._target, "target", self.merge.target_schema, name)
 
-    def _either_column(self, name: Name) -> int | None:
-        """Return a column's position among the target's columns and, after these, the source's."""
-        of_target = _column(self._both, "target", self.merge.target_schema, name)
+    def either_column(self, name: Name) -> int | None:
+        """Return the position of a name's column among the target's columns and, after these, the source's."""
+        of_target = column_at(self._both, "target", self.merge.target_schema, name)
         if of_target is not None:
             return of_target
-        of_source = self._source_column(name)
+        of_source = self.source_column(name)
         return None if of_source is None else len(self.merge.target_schema) + of_source
-
-    @property
-    def _either_fields(self) -> list[StructField]:
-        return [*self.merge.target_schema.fields, *self.merge.source_schema.fields]
-
-    def row_check(self, check: Check) -> RowCheck | None:
-        """Return a constraint as Arrow evaluates it on rows as they are written; None where Spark must evaluate it.
-
-        Its columns are named as in the table.
-        """
-        fields = self.merge.output_schema.fields
-        scope = Scope(_relation(None, self.merge.output_schema), Relation((), {}), self.merge.case_sensitive)
-        tree = read_condition(check.expression, self.merge.double_quoted_identifiers)
-        condition = arrow_condition(
-            tree, partial(_column, scope, "target", self.merge.output_schema), fields, self.zone
-        )
-        if condition is None or check.generated is not None:
-            return None
-        return RowCheck(check.name, condition, {i: fields[i].name for i in columns_of(condition)})
-
-    def source_choice(self, clauses: Sequence[ResolvedClause], returned: Collection[int]) -> ClauseChoice | None:
-        """Return which MATCHED or NOT MATCHED clause takes a source row; None where Spark must evaluate a condition."""
-        return self._choice(clauses, returned, self._source_column, self.merge.source_schema.fields)
-
-    def pair_choice(self, returned: Collection[int]) -> ClauseChoice | None:
-        """Return which MATCHED clause takes a pair of rows; columns as in `_either_column`, else as `source_choice`."""
-        return self._choice(self.merge.matched, returned, self._either_column, self._either_fields)
-
-    def by_source_choice(self, returned: Collection[int]) -> ClauseChoice | None:
-        """Return which BY SOURCE clause takes an unmatched target row; else as `source_choice`."""
-        fields = self.merge.target_schema.fields
-        return self._choice(self.merge.not_matched_by_source, returned, self._target_column, fields)
-
-    def _choice(
-        self,
-        clauses: Sequence[ResolvedClause],
-        returned: Collection[int],
-        column: Callable[[Name], int | None],
-        fields: Sequence[StructField],
-    ) -> ClauseChoice | None:
-        found: list[tuple[int, Condition | None]] = []
-        for clause in clauses:
-            condition = None
-            if clause.clause.condition is not None:
-                condition = arrow_condition(self._tree(clause.clause.condition), column, fields, self.zone)
-                if condition is None:
-                    return None
-            found.append((clause.number, condition))
-        return ClauseChoice(tuple(found), frozenset(returned))
-
-
-def _all_of(conditions: Sequence[Condition]) -> ClauseChoice | None:
-    if not conditions:
-        return None
-    whole = conditions[0] if len(conditions) == 1 else Operation("and", tuple(conditions))
-    return ClauseChoice(((0, whole),), frozenset({0}))
 
 
 def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> Node:
@@ -370,7 +287,7 @@ def _is_deterministic(leaf: Node) -> bool:
     return isinstance(leaf, Name) and (len(leaf.parts) > 1 or leaf.parts[0].lower() not in _CURRENT_TIME)
 
 
-def _relation(alias: str | None, schema: StructType) -> Relation:
+def relation_of(alias: str | None, schema: StructType) -> Relation:
     times = Counter(name.lower() for name in schema.names)
     duplicates = frozenset(name for name in schema.names if times[name.lower()] > 1)
     return Relation(((alias,),) if alias is not None else (), field_tree(schema), duplicates)
@@ -383,7 +300,7 @@ def field_tree(schema: StructType) -> FieldTree:
     }
 
 
-def _column(scope: Scope, side: str, schema: StructType, name: Name) -> int | None:
+def column_at(scope: Scope, side: str, schema: StructType, name: Name) -> int | None:
     found = scope.resolve(name.parts)
     if found is None or found.side != side or not found.known or len(found.path) > 1:
         return None

@@ -33,6 +33,7 @@ from deltamerge.spark.nested_types import inner_types
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, writing
 from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.row_tracking import Origin
+from deltamerge.workers.row_values import Setting
 from deltamerge.workers.staged_rows import SPARK_VERSION, StagedRows
 from deltamerge.write.data_files import WrittenFiles, change_folder, files_of_tasks
 from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
@@ -292,8 +293,8 @@ def _identities(changes: ArrowChanges) -> dict[str, tuple[int, int]]:
     return {stored[c.name].name: (numbers.first_value(c), c.step) for c in columns if c.name in given}
 
 
-def _by_stored_name(setting: Mapping[str, str], stored: Mapping[str, pa.Field]) -> dict[str, str]:
-    return {stored[name].name: column for name, column in setting.items() if name in stored}
+def _by_stored_name(setting: Mapping[str, Setting], stored: Mapping[str, pa.Field]) -> dict[str, Setting]:
+    return {stored[name].name: how for name, how in setting.items() if name in stored}
 
 
 def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:

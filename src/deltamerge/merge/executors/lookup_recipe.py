@@ -8,14 +8,21 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from deltamerge.merge.analysis.join_keys import JoinKey, PlainKeys
-from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget, TakeValue, values_of
+from deltamerge.merge.analysis.resolved_merge import (
+    ResolvedClause,
+    TakeGenerated,
+    TakeTarget,
+    TakeValue,
+    values_of,
+)
 from deltamerge.merge.planning.changed_rows import moving_columns, reached, takes_all
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.derived_columns import checks_in_arrow, derived_of
+from deltamerge.merge.planning.derived_columns import checks_in_arrow, derived_of, value_in_arrow
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
 from deltamerge.merge.source.key_summary import ranged_keys
 from deltamerge.workers.conditions import ClauseChoice, RowCheck
 from deltamerge.workers.row_pairs import by_source_number
+from deltamerge.workers.row_values import RowValue, positions_in
 from deltamerge.workers.source_keys import ComparedKey, RowChoice
 from deltamerge.write.constraints import NotNull, constraints_of
 
@@ -199,9 +206,9 @@ def _choices(
     pair = None
     from_source = all(references.of(clause).condition_from_source for clause in reached(context))
     if not clauses.take_all and (reads_pairs or not from_source):
-        pair = references.pair_choice(of_kind["matched"])
-    unmatched = references.by_source_choice(of_kind["not_matched_by_source"]) if clauses.by_source else None
-    on_target, on_source = references.on_filters or (None, None)
+        pair = context.arrow.pair_choice(of_kind["matched"])
+    unmatched = context.arrow.by_source_choice(of_kind["not_matched_by_source"]) if clauses.by_source else None
+    on_target, on_source = context.arrow.on_filters or (None, None)
     target = merge.target_schema.names
 
     def row_choice(choice: ClauseChoice | None) -> RowChoice | None:
@@ -267,17 +274,35 @@ def _stored_table(context: PlanningContext, before: Mapping[str, pa.Field], *, c
     )
 
 
+def row_value(context: PlanningContext, table: StoredTable, clause: ResolvedClause, index: int) -> RowValue | None:
+    """Return how PyArrow computes an output column of a clause's rows; None where it does not."""
+    value, merge = value_in_arrow(context, clause, index), context.merge
+    if value is None:
+        return None
+    places, target = positions_in(value), merge.target_schema.names
+    if isinstance(clause.outputs[index], TakeGenerated):
+        names = merge.output_schema.names
+        return RowValue(value, written={place: table.columns[names[place]].name for place in places})
+    return RowValue(
+        value,
+        target={place: table.before[target[place]] for place in places if place < len(target)},
+        source={place: merge.names.source(place - len(target)) for place in places if place >= len(target)},
+    )
+
+
 def code_of(clause: ResolvedClause) -> int:
     """Return the number that pairs have for a MATCHED or BY SOURCE clause."""
     return clause.number if clause.clause.kind == "matched" else by_source_number(clause.number)
 
 
 def _computed_of_pairs(context: PlanningContext, clause: ResolvedClause) -> tuple[int, ...]:
-    """Return the output columns that an UPDATE sets to what no source row has as it is."""
+    """Return the output columns that an UPDATE sets to what neither a source row has nor PyArrow computes."""
     return tuple(
         index
         for index, output in enumerate(clause.outputs)
-        if not isinstance(output, TakeTarget) and context.references.of(clause).taken_as_is(index) is None
+        if not isinstance(output, TakeTarget)
+        and context.references.of(clause).taken_as_is(index) is None
+        and value_in_arrow(context, clause, index) is None
     )
 
 
@@ -287,7 +312,9 @@ def differs_by_pair(context: PlanningContext) -> bool:
     if any(clause.clause.condition is not None for clause in clauses) and not references.is_deterministic:
         return True
     return any(
-        isinstance(output, TakeValue) and references.of(clause).source_columns[index] is None
+        isinstance(output, TakeValue)
+        and references.of(clause).source_columns[index] is None
+        and value_in_arrow(context, clause, index) is None
         for clause in clauses
         for index, output in enumerate(clause.outputs)
         if clause.action in ("update", "delete")

@@ -22,6 +22,7 @@ from deltamerge.workers.row_pairs import (
     unmatched,
     write_numbers,
 )
+from deltamerge.workers.row_values import Setting
 from deltamerge.workers.staged_rows import StagedRows, in_plain_numbers, open_staged, taken
 from deltamerge.write.layout import partition_folders
 
@@ -114,8 +115,15 @@ def moved_rows(
 
 
 def _setting(staged: StagedSource, code: int, columns: Sequence[str]) -> list[str]:
-    """Return the staged columns to which a clause sets columns of the table."""
-    return [staged.columns.updates[code][column] for column in columns]
+    """Return the staged columns to which a clause sets partition columns."""
+    return [_staged_name(staged.columns.updates[code], column) for column in columns]
+
+
+def _staged_name(setting: Mapping[str, Setting], column: str) -> str:
+    how = setting[column]
+    # Of new rows the partition has to be known before they are written.
+    assert isinstance(how, str)
+    return how
 
 
 def partitions_of(
@@ -165,7 +173,7 @@ def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:
     execution, staged = lookup.execution, lookup.staged
     columns, clause = execution.snapshot.metadata.partition_columns, staged.columns.clause
     inserts, clauses = staged.columns.inserts, [] if clause is None else [clause]
-    wanted = [*clauses, *(setting[column] for setting in inserts.values() for column in columns)]
+    wanted = [*clauses, *(_staged_name(setting, column) for setting in inserts.values() for column in columns)]
     rows = open_staged(execution.files, staged.rows, list(dict.fromkeys(wanted)))
     is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.row_count)
     taken_by = None if clause is None else rows.column(clause).cast(pa.int32())
@@ -173,7 +181,7 @@ def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:
     for number, setting in inserts.items():
         new = is_new if taken_by is None else is_new & pc.equal(taken_by, number).fill_null(False).to_numpy()
         places = np.flatnonzero(new)
-        values = [taken(rows.column(setting[column]), places) for column in columns]
+        values = [taken(rows.column(_staged_name(setting, column)), places) for column in columns]
         for folders, rows_there in _by_folders(lookup, columns, values, {}):
             by_folders[folders].append(places[rows_there])
     return {folders: np.sort(np.concatenate(each)) for folders, each in by_folders.items()}

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from pyspark.sql import Column
 
-from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeDefault, TakeGenerated, TakeTarget
+from deltamerge.merge.analysis.resolved_merge import (
+    ResolvedClause,
+    TakeDefault,
+    TakeGenerated,
+    TakeTarget,
+    values_of,
+)
 from deltamerge.merge.executors.execution import Execution, derivation_of, stored_value
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of, row_value
 from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.spark import columns as F
 from deltamerge.workers.conditions import ClauseChoice
+from deltamerge.workers.row_values import Setting
 from deltamerge.write.identity_columns import identity_column
 
 
@@ -23,26 +31,29 @@ class StagedColumns:
 
     Args:
         own: The columns that are the source's as they are, by name: their positions there.
-        updates: By the code of an UPDATE clause, for each of the table's columns that it sets the column.
+        updates: By the code of an UPDATE clause, for each of the table's columns that it sets the column, or how
+            PyArrow computes it.
         matched: The column with the number of the MATCHED clause that takes the row where it matches, NULL where none
             changes anything; None where the first one takes all, and where it depends on the target's row.
-        inserts: By the number of an INSERT clause, for each of the table's columns the column.
+        inserts: The same by the number of an INSERT clause for all of the table's columns.
         clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
         computed: The columns that are not the source's own, as expressions over the evaluated rows.
         derivations: What is added to these before.
+        values: By the number of a MATCHED clause the positions of its values that these read.
         updates_hold: By the code of an UPDATE clause the column that says whether constraints hold.
         inserts_hold: The same of INSERT clauses.
         chosen: Those of the computed ones that hold clauses' numbers and need no Spark.
     """
 
     own: Mapping[str, int]
-    updates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    updates: Mapping[int, Mapping[str, Setting]] = field(default_factory=dict)
     matched: str | None = None
-    inserts: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    inserts: Mapping[int, Mapping[str, Setting]] = field(default_factory=dict)
     clause: str | None = None
     computed: Mapping[str, Column] = field(default_factory=dict)
     chosen: Mapping[str, ClauseChoice] = field(default_factory=dict)
     derivations: tuple[Derivation, ...] = ()
+    values: Mapping[int, Collection[int]] = field(default_factory=dict)
     updates_hold: Mapping[int, str] = field(default_factory=dict)
     inserts_hold: Mapping[int, str] = field(default_factory=dict)
 
@@ -66,8 +77,8 @@ def columns_to_stage(execution: Execution, recipe: LookupRecipe) -> StagedColumn
 
 
 def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    merge, references, names = execution.merge, execution.references, execution.merge.names
-    columns, clauses = _Columns(execution), recipe.clauses
+    merge, arrow, names = execution.merge, execution.context.arrow, execution.merge.names
+    columns, clauses = _Columns(execution, recipe), recipe.clauses
     for index in recipe.keys.source:
         columns.of_source(index)
     updated = {
@@ -81,7 +92,7 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
     if clauses.matched and not clauses.take_all and recipe.choices.pair is None and not recipe.reads_pairs:
         taken, numbers = F.col(names.clause("matched")), [n for kind, n in clauses.numbers if kind == "matched"]
         matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
-        columns.choose(matched, references.source_choice(merge.matched, numbers))
+        columns.choose(matched, arrow.source_choice(merge.matched, numbers))
     inserting = merge.inserting
     inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
     inserts_hold = columns.derive(inserting)
@@ -89,7 +100,7 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
     if inserting and any(c.clause.condition is not None or c.action != "insert" for c in merge.not_matched):
         clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
         numbers = [c.number for c in merge.not_matched]
-        columns.choose(clause, references.source_choice(merge.not_matched, numbers))
+        columns.choose(clause, arrow.source_choice(merge.not_matched, numbers))
     return StagedColumns(
         own=columns.own,
         updates=updated,
@@ -99,18 +110,21 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         computed=columns.computed,
         chosen=columns.chosen,
         derivations=tuple(columns.derivations),
+        values=columns.values,
         updates_hold=updates_hold,
         inserts_hold=inserts_hold,
     )
 
 
 class _Columns:
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, recipe: LookupRecipe) -> None:
         self._execution = execution
+        self._recipe = recipe
         self.own: dict[str, int] = {}
         self.computed: dict[str, Column] = {}
         self.chosen: dict[str, ClauseChoice] = {}
         self.derivations: list[Derivation] = []
+        self.values = defaultdict[int, set[int]](set)
 
     def compute(self, name: str, column: Column) -> str:
         self.computed.setdefault(name, column)
@@ -127,9 +141,15 @@ class _Columns:
             derivation = derivation_of(self._execution, clause)
             if derivation is not None:
                 self.derivations.append(derivation)
+                for index in derivation.inputs:
+                    self._reading(clause, index)
                 if derivation.checks:
                     found[clause.number] = self.compute(derivation.holds, F.col(derivation.holds))
         return found
+
+    def _reading(self, clause: ResolvedClause, index: int) -> None:
+        if clause.clause.kind == "matched":
+            self.values[clause.number].update(values_of(clause.outputs[index]))
 
     def choose(self, name: str, choice: ClauseChoice | None) -> None:
         if choice is not None:
@@ -140,15 +160,17 @@ class _Columns:
         self.own[name] = index
         return name
 
-    def of_clause(self, clause: ResolvedClause, of_pairs: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-        """Return the columns of what an UPDATE or INSERT sets, by the table's columns.
+    def of_clause(
+        self, clause: ResolvedClause, of_pairs: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, Setting]:
+        """Return what an UPDATE or INSERT sets the table's columns to.
 
         Args:
             of_pairs: Those that are computed of pairs.
         """
         merge = self._execution.merge
         references = self._execution.references.of(clause)
-        found = {}
+        found: dict[str, Setting] = {}
         for index, (output, column) in enumerate(zip(clause.outputs, merge.output_schema.fields, strict=True)):
             if isinstance(output, TakeTarget):
                 continue
@@ -159,9 +181,15 @@ class _Columns:
                 found[column.name] = of_pairs[column.name]
                 continue
             taken = references.taken_as_is(index)
+            computed = row_value(self._execution.context, self._recipe.table, clause, index) if taken is None else None
             if taken is not None:
                 found[column.name] = self.of_source(taken)
+            elif computed is not None:
+                found[column.name] = computed
+                for place in computed.source:
+                    self.of_source(place - len(merge.target_schema))
             else:
+                self._reading(clause, index)
                 name = merge.names.stored(clause.clause.kind, clause.number, index)
                 value = F.col(name)
                 if not isinstance(output, TakeGenerated):

@@ -45,6 +45,7 @@ from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import collected, python_workers
 from deltamerge.workers.decoded_files import DECODED_SCHEMA, decoding, decoding_work
 from deltamerge.workers.key_index import KeyIndex
+from deltamerge.workers.row_values import staged_names
 from deltamerge.workers.staged_rows import (
     STAGED_SUFFIX,
     TOO_MANY,
@@ -145,7 +146,8 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     merge, limits = execution.merge, execution.limits
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
     wanted: dict[str, pa.DataType] = {}
-    set_to = {name for each in (*columns.updates.values(), *columns.inserts.values()) for name in each.values()}
+    settings = (how for each in (*columns.updates.values(), *columns.inserts.values()) for how in each.values())
+    set_to = {name for how in settings for name in staged_names(how)}
     taken = [index for name, index in columns.own.items() if name in set_to]
     looked_at = [*taken, *recipe.keys.source, *recipe.choices.source_columns, *sorted(recipe.pair_values.source)]
     for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
@@ -382,7 +384,8 @@ def _evaluated(execution: Execution, recipe: LookupRecipe, source: DataFrame, co
     if clauses.matched and recipe.choices.pair is None and not recipe.reads_pairs:
         reached = merge.matched[:1] if clauses.take_all else merge.matched
         rows = generate_precomputed_conditions(rows, reached, "matched", F.lit(True), names)
-        rows = generate_clause_values(rows, clauses.updates, "matched", names)
+        matched = [clause for clause in clauses.updates if clause.clause.kind == "matched"]
+        rows = generate_clause_values(rows, matched, "matched", names, columns.values)
     rows = rows.renamed()
     if merge.inserts:
         rows = evaluate_clauses(rows, merge, "not_matched", values=True)

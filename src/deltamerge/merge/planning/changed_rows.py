@@ -8,7 +8,7 @@ from deltamerge.merge.analysis.join_keys import PlainKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.derived_columns import derived_of
+from deltamerge.merge.planning.derived_columns import derived_of, value_in_arrow
 from deltamerge.merge.planning.fit import (
     PARQUET_CODECS,
     Fits,
@@ -23,11 +23,11 @@ from deltamerge.merge.planning.fit import (
 
 
 def arrow(context: PlanningContext, _: str) -> Fits:
-    """PyArrow takes the values from the source's rows as they are, or as Spark computed them from these."""
+    """PyArrow takes values of the source's rows, or what Spark computed of these, or computes them of pairs itself."""
     against = _against_table(context) or _against_clauses(context) or _unread_partition(context)
     if against is not None:
         return no(against)
-    return yes("clauses write values of the source's rows, which PyArrow copies")
+    return yes("clauses write values of the source's rows, or what PyArrow computes of the rows")
 
 
 def reached(context: PlanningContext) -> tuple[ResolvedClause, ...]:
@@ -55,32 +55,40 @@ def _against_table(context: PlanningContext) -> str | None:
 
 
 def _against_clauses(context: PlanningContext) -> str | None:
-    merge, references = context.merge, context.references
-    if any(clause.action == "update" for clause in merge.not_matched_by_source):
-        return "an UPDATE computes its values from the target's row"
-    clauses = reached(context)
+    references, clauses = context.references, reached(context)
     updates = [clause for clause in clauses if clause.action == "update"]
     for clause in updates:
         from_source = references.of(clause).from_source
-        if not all(
-            given or isinstance(output, TakeTarget) for given, output in zip(from_source, clause.outputs, strict=True)
-        ):
-            return "an UPDATE computes a value from the target's row"
+        if not all(from_source[index] for index in _of_spark(context, clause)):
+            return "Spark computes a value that an UPDATE sets from the target's row"
         if not all(from_source[index] for index in derived_of(context, clause).inputs):
-            return "a generated column or a constraint reads the target's row"
+            return "Spark evaluates a generated column or a constraint over the target's row"
+    by_source = [clause for clause in context.merge.not_matched_by_source if clause.action == "update"]
+    if any(_needs_spark(context, clause) for clause in by_source):
+        return "Spark computes a value that a NOT MATCHED BY SOURCE clause sets"
     if all(references.of(clause).condition_from_source for clause in clauses):
         return None
-    if references.pair_choice(()) is None:
+    if context.arrow.pair_choice(()) is None:
         return "a MATCHED condition on the target's row is more than plain comparisons"
     # A value of a source row is computed for the clause that takes it, which here only pairs of rows determine.
-    for clause in updates:
-        taken = references.of(clause)
-        if derived_of(context, clause).is_anything or not all(
-            isinstance(output, TakeTarget) or taken.taken_as_is(index) is not None
-            for index, output in enumerate(clause.outputs)
-        ):
-            return "MATCHED conditions depend on the target's row, and an UPDATE computes values"
+    if any(_needs_spark(context, clause) for clause in updates):
+        return "MATCHED conditions depend on the target's row, and Spark computes a value that an UPDATE sets"
     return None
+
+
+def _needs_spark(context: PlanningContext, clause: ResolvedClause) -> bool:
+    return derived_of(context, clause).is_anything or bool(_of_spark(context, clause))
+
+
+def _of_spark(context: PlanningContext, clause: ResolvedClause) -> list[int]:
+    """Return the output columns that an UPDATE sets to what Spark computes."""
+    return [
+        index
+        for index, output in enumerate(clause.outputs)
+        if not isinstance(output, TakeTarget)
+        and context.references.of(clause).taken_as_is(index) is None
+        and value_in_arrow(context, clause, index) is None
+    ]
 
 
 def moving_columns(context: PlanningContext, clause: ResolvedClause) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.arrow_clauses import ArrowClauses
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import NoPlainKeys, PlainKeys, plain_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
@@ -62,6 +63,11 @@ class PlanningContext:
     returns_changes: bool = False
 
     @cached_property
+    def arrow(self) -> ArrowClauses:
+        """What Arrow evaluates of the statement."""
+        return ArrowClauses(self.references, self.conf.session_time_zone)
+
+    @cached_property
     def plain_keys(self) -> PlainKeys | NoPlainKeys:
         """The keys of a key lookup, none without a source; or what in ON is against one."""
         if not self.merge.statement.has_source:
@@ -70,7 +76,7 @@ class PlanningContext:
         found = plain_keys(self.merge, on)
         if isinstance(found, NoPlainKeys) or len(on.equi_keys) == len(on.conjuncts):
             return found
-        if self.references.on_filters is None:
+        if self.arrow.on_filters is None:
             return NoPlainKeys(
                 "ON has conditions besides equal keys that only Spark evaluates, or that compare both sides"
             )

@@ -1,4 +1,4 @@
-"""What a clause's rows need besides what it sets: generated columns, and whether constraints hold."""
+"""Who computes what a clause's rows are made of: Spark, or PyArrow as it writes them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeGenerated
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.workers.conditions import RowCheck
+from deltamerge.workers.row_values import Value, positions_in
 from deltamerge.write.constraints import Check, columns_in, constraints_of
 from deltamerge.write.generated_columns import generation_expression
 
@@ -36,18 +37,45 @@ def checks_in_arrow(context: PlanningContext) -> tuple[RowCheck, ...]:
     return tuple(check for check in (_in_arrow(context, check) for check in _checks(context)) if check is not None)
 
 
-def derived_of(context: PlanningContext, clause: ResolvedClause) -> Derived:
-    """Return what Spark computes of the rows that an UPDATE or INSERT writes."""
-    schema = context.merge.output_schema
-    generated = tuple(i for i, output in enumerate(clause.outputs) if isinstance(output, TakeGenerated))
-    names = {schema.fields[index].name for index in generated}
-    checks = tuple(
+def value_in_arrow(context: PlanningContext, clause: ResolvedClause, index: int) -> Value | None:
+    """Return what PyArrow computes of a row for an output column; None where the value is taken, or Spark computes it.
+
+    Of a generated column, the value is over the output columns; else over both sides, see `ArrowClauses`.
+    """
+    schema, target = context.merge.output_schema, context.merge.target_schema
+    if isinstance(clause.outputs[index], TakeGenerated):
+        value = None if _checks_of_spark(context, clause) else context.arrow.generated(index)
+        read = [] if value is None else [schema.fields[place] for place in positions_in(value)]
+    else:
+        value = context.arrow.value(clause, index)
+        read = [] if value is None else [target.fields[i] for i in positions_in(value) if i < len(target)]
+    # A partition's value is not in its files, and that of a new row says where the row goes.
+    partitions = context.snapshot.metadata.partition_columns
+    return None if any(field.name in partitions for field in (*read, schema.fields[index])) else value
+
+
+def _checks_of_spark(context: PlanningContext, clause: ResolvedClause) -> tuple[Check, ...]:
+    """Return the constraints that Spark evaluates on a clause's rows."""
+    fields = context.merge.output_schema.fields
+    generated = {f.name for f, output in zip(fields, clause.outputs, strict=False) if isinstance(output, TakeGenerated)}
+    return tuple(
         check
         for check in _checks(context)
         if clause.outputs
         and _in_arrow(context, check) is None
-        and not (check.generated is not None and check.generated.name in names)
+        and not (check.generated is not None and check.generated.name in generated)
     )
+
+
+def derived_of(context: PlanningContext, clause: ResolvedClause) -> Derived:
+    """Return what Spark computes of the rows that an UPDATE or INSERT writes."""
+    schema = context.merge.output_schema
+    generated = tuple(
+        index
+        for index, output in enumerate(clause.outputs)
+        if isinstance(output, TakeGenerated) and value_in_arrow(context, clause, index) is None
+    )
+    checks = _checks_of_spark(context, clause)
     read = set[str]()
     expressions = [generation_expression(schema.fields[index]) for index in generated]
     for expression in (*expressions, *(check.expression for check in checks)):
@@ -64,7 +92,7 @@ def _checks(context: PlanningContext) -> Iterator[Check]:
 
 
 def _in_arrow(context: PlanningContext, check: Check) -> RowCheck | None:
-    found = context.references.row_check(check)
+    found = context.arrow.row_check(check)
     # A partition's value is not in its files.
     partitions = context.snapshot.metadata.partition_columns
     return found if found is not None and set(found.columns.values()).isdisjoint(partitions) else None

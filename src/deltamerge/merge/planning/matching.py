@@ -43,7 +43,7 @@ def _against_partitions(context: PlanningContext) -> str | None:
     """Return which key's values in the log Python does not read as Spark does."""
     keys, partitions = context.plain_keys, context.snapshot.metadata.partition_columns
     assert isinstance(keys, PlainKeys)
-    filters = context.references.on_filters
+    filters = context.arrow.on_filters
     on_target = filters[0].columns if filters is not None and filters[0] is not None else frozenset()
     for index, field in enumerate(context.merge.target_schema.fields):
         is_read = field.name in keys.target or index in on_target
@@ -68,7 +68,7 @@ def _against_table(context: PlanningContext) -> str | None:
 def _against_by_source(context: PlanningContext) -> str | None:
     clauses = context.merge.changing_by_source
     has_source = context.merge.statement.has_source
-    if clauses and context.references.by_source_choice(()) is None:
+    if clauses and context.arrow.by_source_choice(()) is None:
         return f"{'a NOT MATCHED BY SOURCE' if has_source else 'the'} condition is more than plain comparisons"
     very_many = context.snapshot.files.rows_about() > context.limits.unmatched_rows
     if very_many and any(clause.clause.condition is None for clause in clauses):

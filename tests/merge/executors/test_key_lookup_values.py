@@ -1,0 +1,131 @@
+"""Values that PyArrow computes: the rows, changes and errors are those of Spark's expressions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import PySparkException
+
+from combinations import combinations
+from deltamerge import DeltaTable, merge_sql, write_delta
+from merge.tables import EXECUTOR, made_once, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROPERTIES = {
+    "plain": {},
+    "vectors": {"delta.enableDeletionVectors": "true"},
+    "a feed": {"delta.enableChangeDataFeed": "true"},
+    "mapped, tracked": {"delta.columnMapping.mode": "name", "delta.enableRowTracking": "true"},
+    "vectors, a feed": {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"},
+}
+CLAUSES = {
+    "counters": (
+        "WHEN MATCHED THEN UPDATE SET n = t.n + s.n, price = t.price * 1.10, name = t.name || '-' || s.name, "
+        "hits = t.hits + 1 WHEN NOT MATCHED THEN INSERT (id, n, day) VALUES (s.id, s.n * 2, s.day)"
+    ),
+    "newest": (
+        "WHEN MATCHED AND s.at > t.at THEN UPDATE SET at = s.at, day = CAST(s.at AS DATE), "
+        "hits = coalesce(t.hits, 0) + 1 "
+        "WHEN MATCHED THEN UPDATE SET hits = 0, name = NULL "
+        "WHEN NOT MATCHED AND s.n > 5 THEN INSERT (id, at, name) VALUES (s.id, s.at, 'new') "
+        "WHEN NOT MATCHED THEN INSERT (id, day, n) VALUES (s.id, s.day, 7)"
+    ),
+    "narrower": (
+        "WHEN MATCHED AND s.n % 2 = 0 THEN UPDATE SET hits = s.n, price = s.cost, day = s.day "
+        "WHEN MATCHED THEN UPDATE SET n = CASE WHEN t.n > s.n THEN t.n ELSE s.n END, price = s.cost + t.price "
+        "WHEN NOT MATCHED THEN INSERT (id, hits, price) VALUES (s.id, s.n, s.cost)"
+    ),
+    "by source": (
+        "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED BY SOURCE AND t.n > 3 THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET hits = t.hits - t.n, name = CASE WHEN t.n = 0 THEN 'zero' END"
+    ),
+}
+
+
+def make_table(spark: SparkSession, folder: str, properties: dict[str, str]) -> None:
+    builder = DeltaTable.create(spark).location(folder).addColumn("id", "BIGINT").addColumn("n", "INT")
+    for name, kind in (("name", "STRING"), ("price", "DECIMAL(9, 2)"), ("at", "TIMESTAMP"), ("day", "DATE")):
+        builder = builder.addColumn(name, kind)
+    builder = builder.addColumn("hits", "SMALLINT").addColumn("year", "INT", generatedAlwaysAs="year(day)")
+    builder = builder.addColumn("label", "STRING", generatedAlwaysAs="concat(name, '/', coalesce(name, 'none'))")
+    for name, value in properties.items():
+        builder = builder.property(name, value)
+    builder.execute()
+    given = spark.range(0, 30).selectExpr(
+        "id",
+        "CAST(id % 7 AS INT) AS n",
+        "if(id % 4 = 0, NULL, concat('v', id)) AS name",
+        "CAST(id AS DECIMAL(9, 2)) / 4 AS price",
+        "timestamp_seconds(id * 86400) AS at",
+        "date_add(DATE'2023-12-20', CAST(id AS INT)) AS day",
+        "CAST(if(id % 5 = 0, NULL, id) AS SMALLINT) AS hits",
+    )
+    given = given.selectExpr("*", "CAST(price AS DECIMAL(9, 2)) AS p").drop("price").withColumnRenamed("p", "price")
+    for part in ("id < 12", "id >= 12"):
+        write_delta(given.where(part).coalesce(1), folder, mode="append")
+
+
+def make_source(spark: SparkSession, folder: Path) -> None:
+    source = spark.range(5, 60, 3).selectExpr(
+        "id",
+        "CAST(id % 11 AS BIGINT) AS n",
+        "concat('s', id) AS name",
+        "CAST(id AS DECIMAL(12, 4)) / 8 AS cost",
+        "timestamp_seconds(if(id % 2 = 0, id * 90000, 5)) AS at",
+        "if(id % 4 = 1, NULL, DATE'2025-01-31') AS day",
+        "CAST(1 AS DECIMAL(9, 2)) AS price",
+        "CAST(2 AS SMALLINT) AS hits",
+    )
+    source.coalesce(1).write.parquet(str(folder))
+    spark.read.parquet(str(folder)).selectExpr("*").createOrReplaceTempView("computing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "clauses"), combinations(PROPERTIES, CLAUSES))
+def test_values(spark: SparkSession, tmp_path: Path, name: str, clauses: str) -> None:
+    properties = PROPERTIES[name]
+    make_source(spark, tmp_path / "source")
+    found = {}
+    for executor in ("classic", "key_lookup"):
+        path = made_once(
+            tmp_path / executor, f"with values {name}", lambda folder: make_table(spark, folder, properties)
+        )
+        spark.conf.set(EXECUTOR, executor)
+        merged = f"MERGE INTO delta.`{path}` t USING computing s ON t.id = s.id {CLAUSES[clauses]}"
+        report = merge_sql(spark, merged)
+        assert report.outcome.plan is not None
+        table = DeltaTable.forPath(spark, path)
+        counted = {key: count for key, count in report.metrics.items() if key.startswith("numTargetRows")}
+        counted.pop("numTargetRowsCopied")
+        found[executor] = [rows(table.toDF()), counted]
+        if "delta.enableChangeDataFeed" in properties:
+            found[executor].append(rows(table.changes(3).drop("_commit_timestamp")))
+    assert report.outcome.plan.changed_rows.choice == "arrow"
+    assert found["key_lookup"] == found["classic"]
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_sum_that_overflows(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
+    """It is an error by ANSI's rules, and without them what Spark makes of it."""
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    spark.conf.set("spark.sql.storeAssignmentPolicy", "LEGACY")
+    make_source(spark, tmp_path / "source")
+    found: dict[str, object] = {}
+    for executor in ("classic", "key_lookup"):
+        path = made_once(tmp_path / executor, "with values plain", lambda folder: make_table(spark, folder, {}))
+        spark.conf.set(EXECUTOR, executor)
+        merged = f"MERGE INTO delta.`{path}` t USING computing s ON t.id = s.id "
+        try:
+            merge_sql(spark, merged + "WHEN MATCHED THEN UPDATE SET hits = t.hits + 32767S")
+        except PySparkException as error:
+            found[executor] = error.getCondition()
+            assert DeltaTable.forPath(spark, path).history().count() == 3
+        else:
+            found[executor] = rows(DeltaTable.forPath(spark, path).toDF())
+    assert found["key_lookup"] == found["classic"]
+    assert isinstance(found["classic"], str) == (ansi == "true")
