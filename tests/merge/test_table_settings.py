@@ -45,6 +45,24 @@ def test_source_that_changes_fails_the_merge_where_that_is_asked_for(spark: Spar
     assert merge.run().version == 1
 
 
+@pytest.mark.sessions
+@pytest.mark.parametrize(("key", "is_new"), [(7, False), (99, True)])
+def test_source_that_is_read_once_cannot_have_changed(
+    spark: SparkSession, tmp_path: Path, key: int, is_new: bool
+) -> None:
+    """Nothing is written that would read it again: no row matches, or vectors delete those that do."""
+    path = str(tmp_path / "t")
+    write_delta(spark.range(20), path, properties={"delta.enableDeletionVectors": "true"})
+    spark.conf.set(KEY + "merge.materializeSource", "none")
+    spark.conf.set(KEY + "merge.failIfSourceChanged", "true")
+    spark.conf.set("spark.deltamerge.merge.executor", "classic")
+    source = spark.range(key, key + 1)
+    report = (
+        DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedDelete().run()
+    )
+    assert report.metrics["numTargetRowsDeleted"] == int(not is_new)
+
+
 def test_columns_that_are_gone_since_the_table_was_opened(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.sql("SELECT 1 AS id, 2 AS v"), path)

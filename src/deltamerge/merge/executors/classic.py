@@ -112,7 +112,8 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             written, counts = write_inserts(execution, rows, WHEN_NO_MATCHES)
     else:
         second_scan = False
-    check_source_unchanged(second, summary.row_count)
+    if second_scan:
+        check_source_unchanged(second, summary.row_count)
     deleting = partial(delete_rows, execution, first, target, touched, deleted, by_name)
     changes = changes_of(
         execution, summary, target, touched, written, counts, second_scan=second_scan, delete_rows=deleting

@@ -168,7 +168,7 @@ def check_source_unchanged(second: SecondScan, first_count: int) -> None:
     """Refuse a source that has another number of rows when it was read again."""
     if second.counted is None:
         return
-    count = int(second.counted.get.get("rows", first_count))
+    count = int(observed(second.counted).get("rows", first_count))
     if count != first_count:
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
