@@ -13,7 +13,8 @@
     │   └── DeltaUnsupportedFeatureException     it needs a feature that is not implemented
     ├── DeltaRuntimeException                    the data is wrong: correct it
     │   ├── InvariantViolationException          a constraint does not hold for a written row
-    │   └── MultipleSourceRowsException          several source rows want one target row
+    │   ├── MultipleSourceRowsException          several source rows want one target row
+    │   └── UnfitValueException                  a string cannot be cast (a NumberFormatException, DateTimeException)
     ├── DeltaConcurrentModificationException     another writer was first: run the merge again
     │   ├── ConcurrentAppendException            files were added that this merge would have read
     │   ├── ConcurrentDeleteReadException        files that this merge read were deleted
@@ -34,7 +35,9 @@ from deltamerge.sqlstates import sqlstate_of
 try:
     from pyspark.errors import (
         AnalysisException,
+        DateTimeException,
         IllegalArgumentException,
+        NumberFormatException,
         ParseException,
         PySparkException,
         UnsupportedOperationException,
@@ -68,6 +71,7 @@ __all__ = [
     "MetadataChangedException",
     "MultipleSourceRowsException",
     "ProtocolChangedException",
+    "UnfitValueException",
 ]
 
 
@@ -168,6 +172,10 @@ class DeltaRuntimeException(DeltaError):
 
 class InvariantViolationException(DeltaRuntimeException):
     """A row to be written violates NOT NULL, a CHECK constraint or a generated column."""
+
+
+class UnfitValueException(DeltaRuntimeException, NumberFormatException, DateTimeException):
+    """A string of the source cannot be cast to the type that the target's column has; Spark's own classes catch it."""
 
 
 class MultipleSourceRowsException(DeltaRuntimeException):

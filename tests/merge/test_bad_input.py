@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, NumberFormatException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -25,6 +25,7 @@ from deltamerge.exceptions import (
     DeltaUnsupportedFeatureException,
     InvariantViolationException,
     MultipleSourceRowsException,
+    UnfitValueException,
 )
 
 from .tables import files_below, folders_below, frame, latest_version, people
@@ -164,9 +165,30 @@ def test_not_null_is_checked_before_what_a_generated_column_must_be(spark: Spark
 
 def test_text_that_is_no_number(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
-    with unchanged(path), pytest.raises(PySparkException) as caught:
-        upsert(spark, path, [(1, "x", 1)]).whenMatchedUpdate(set={"age": "s.name"}).execute()
-    assert "CAST_INVALID_INPUT" in str(caught.value)
+    with unchanged(path), pytest.raises(UnfitValueException) as caught:
+        upsert(spark, path, [(2, "7", 1), (1, "x", 1)]).whenMatchedUpdate(set={"age": "s.name"}).execute()
+    assert isinstance(caught.value, NumberFormatException)
+    assert caught.value.getCondition() == "CAST_INVALID_INPUT"
+    where = "The value 'x' of the source's s.name in the source row with the key"
+    assert f'{where} {{"id":"1"}} cannot be cast to INT' in str(caught.value)
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize("column", ["id", "day"])
+def test_a_value_of_a_star_that_cannot_be_cast(spark: SparkSession, tmp_path: Path, column: str) -> None:
+    """Also of a key, which Spark casts to compare it; where the source is literals, Spark fails as it plans."""
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1L AS id, DATE'2024-01-01' AS day"), path)
+    bad = {"id": "'1'", "day": "'2024-01-01'", column: "'soon'"}
+    for rows in ("", " FROM range(2)"):
+        source = spark.sql(f"SELECT {bad['id']} AS id, {bad['day']} AS day{rows}").alias("s")
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+        with unchanged(path), pytest.raises(UnfitValueException) as caught:
+            merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
+        assert "The value 'soon' of the source's" in str(caught.value)
+        assert f"column `{column}`" in str(caught.value) or f"key `{column}`" in str(caught.value)
+        explained = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().plan(analyze=True)
+        assert "The value 'soon'" in str(explained)
 
 
 def test_null_for_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_only_rows_that_change(spark: SparkSession, tmp_path: Path, plan: str, p
     names = ("numTargetRowsUpdated", "numTargetRowsInserted", "numTargetRowsSkipped")
     assert [report.metrics[name] for name in names] == [2, 1, 2]
     assert [(clause.rows, clause.skipped) for clause in report.clauses] == [(2, 2), (1, 0)]
-    assert "2 without a change skipped" in str(report)
+    assert "2 unchanged rows skipped" in str(report)
     assert '"actionType":"update"' in commit_info(path, report.version)["operationParameters"]["matchedPredicates"]
     if properties:
         changes = DeltaTable.forPath(spark, path).changes(report.version).where("_change_type LIKE 'update%'")

@@ -157,7 +157,7 @@ def test_a_change_without_a_sequence(spark: SparkSession, tmp_path: Path) -> Non
     source = spark.createDataFrame([(1, "a", 1), (2, "b", None)], "id INT, v STRING, n INT")
     with pytest.raises(DeltaRuntimeException, match=r'sequence_by is NULL in the source row with the key \{"id":2\}'):
         apply_changes(path, source, "id", "n")
-    assert read(spark, path) == []
+    assert not Path(path).exists()
 
 
 def test_a_change_whose_key_the_target_cannot_store(spark: SparkSession, tmp_path: Path) -> None:
@@ -171,12 +171,44 @@ def test_a_change_whose_key_the_target_cannot_store(spark: SparkSession, tmp_pat
     assert read(spark, path) == [(1, "a", 1), (2, "b", 2)]
 
 
+@pytest.mark.parametrize(
+    ("rows", "condition", "words"),
+    [
+        ("(1, 'a', CAST(NULL AS INT))", "DELTA_NOT_NULL_CONSTRAINT_VIOLATED", 'the key {"id":1}'),
+        ("(1, 'a', 1), (1, 'b', 1)", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE", '{"sequence_by":1}'),
+    ],
+)
+def test_a_first_call_that_fails_leaves_no_table(
+    spark: SparkSession, tmp_path: Path, rows: str, condition: str, words: str
+) -> None:
+    """Spark evaluates rows that stand in the query as it plans: before there is any job."""
+    path = str(tmp_path / "t")
+    source = spark.sql(f"SELECT * FROM VALUES {rows} AS v(id, name, n)")
+    with pytest.raises(DeltaRuntimeException) as caught:
+        apply_changes(path, source, keys="id", sequence_by="n")
+    assert caught.value.getCondition() == condition
+    assert words in str(caught.value) and "deltamerge-row-error" not in str(caught.value)
+    for wrong in ({"sequence_by": "nn"}, {"apply_as_deletes": "nmae = 'x'"}, {"sequence_by": ["id", "m"]}):
+        with pytest.raises(DeltaAnalysisException, match=f"in {next(iter(wrong))}: the source has the columns"):
+            apply_changes(path, source, keys="id", **{"sequence_by": "n", **wrong})  # type: ignore[arg-type]
+    with pytest.raises(DeltaAnalysisException, match="tracked"):
+        scd2(path, source, keys="id", effective_at="n", tracked=["nmae"])
+    assert not (tmp_path / "t").exists()
+
+
+def test_columns_that_the_target_lacks_are_noted(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.sql("SELECT 1 AS id, 1 AS n"), keys="id", sequence_by="n")
+    report = apply_changes(path, spark.sql("SELECT 1 AS id, 'x' AS name, 2 AS n"), keys="id", sequence_by="n")
+    assert "The target has no column for these of the source: `name`." in str(report)
+
+
 def test_two_changes_with_one_sequence(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     source = spark.createDataFrame([(1, "a", 1), (1, "a", 1), (1, "b", 1)], "id INT, v STRING, n INT")
     with pytest.raises(MultipleSourceRowsException, match="sequence_by does not determine the latest"):
         apply_changes(path, source, "id", "n")
-    assert read(spark, path) == []
+    assert not Path(path).exists()
     apply_changes(path, source.where("v = 'a'"), "id", "n")
     assert read(spark, path) == [(1, "a", 1)]
 
@@ -199,7 +231,7 @@ def test_names_that_are_missing(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(DeltaAnalysisException, match="cannot be in except_columns"):
         apply_changes(str(tmp_path / "t"), source, "id", "n", except_columns="id")
     write_delta(source, str(tmp_path / "t"))
-    with pytest.raises(DeltaAnalysisException, match="`valid_from` in the history's columns: the target"):
+    with pytest.raises(DeltaAnalysisException, match="it lacks the columns `valid_from`, `valid_to`, `is_current`"):
         scd2(str(tmp_path / "t"), source, "id", effective_at="n")
 
 

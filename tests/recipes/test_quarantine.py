@@ -9,7 +9,7 @@ import pytest
 
 from combinations import combinations
 from deltamerge import DeltaTable, upsert, write_delta
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
 
 from .sessions import VERSION, transaction_of_session
 
@@ -149,3 +149,27 @@ def test_values_are_not_judged(spark: SparkSession, tmp_path: Path) -> None:
     source = spark.createDataFrame([(1,)], "id INT")
     with pytest.raises(DeltaAnalysisException, match="give `update` and `insert` columns"):
         upsert(table, source, "id", update={"id": "s.id"}, quarantine=str(tmp_path / "bad"))
+
+
+def test_an_older_row_does_not_take_the_place_of_a_rejected_one(spark: SparkSession, tmp_path: Path) -> None:
+    path, rejected = str(tmp_path / "t"), str(tmp_path / "rejected")
+    write_delta(spark.sql("SELECT 1L AS id, DOUBLE(1) AS price, 0 AS at"), path)
+    rows = "(1L, 'five', 2), (1L, '6', 1), (2L, '7', 1), (2L, 'x', 0)"
+    source = spark.sql(f"SELECT * FROM VALUES {rows} AS v(id, price, at)")
+    report = upsert(path, source, "id", order_by="at", quarantine=rejected)
+    found = DeltaTable.forPath(spark, path).toDF().orderBy("id").collect()
+    assert [tuple(row) for row in found] == [(1, 1.0, 0), (2, 7.0, 1)]
+    assert "2 source rows that the table cannot take: in" in " ".join(str(report).split())
+    reasons = DeltaTable.forPath(spark, rejected).toDF().orderBy("at").collect()
+    assert [(row["at"], row["_reason"]) for row in reasons] == [
+        (0, "price: x is not a valid DOUBLE"),
+        (2, "price: five is not a valid DOUBLE"),
+    ]
+
+
+def test_different_rows_of_a_key_of_which_one_is_unfit(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1L AS id, DOUBLE(1) AS price"), path)
+    source = spark.sql("SELECT * FROM VALUES (1L, 'five'), (1L, '6') AS v(id, price)")
+    with pytest.raises(MultipleSourceRowsException, match="Several different source rows have the key"):
+        upsert(path, source, "id", quarantine=str(tmp_path / "rejected"))

@@ -80,7 +80,7 @@ def test_markup_in_names_is_text() -> None:
 
 def test_a_clause_that_does_nothing() -> None:
     text = to_text(render_terminal(ODD), 200)
-    assert "rows left as they are  WHEN MATCHED AND t.`<script>` = '[bold]'" in text
+    assert "no row changed by  WHEN MATCHED AND t.`<script>` = '[bold]'" in text
 
 
 def test_a_long_line_of_the_statement_is_cut() -> None:

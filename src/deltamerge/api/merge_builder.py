@@ -252,7 +252,7 @@ class DeltaMergeBuilder:
 
         Args:
             analyze: Whether to read the source and match its rows too, for the rows that each clause would change;
-                otherwise only the log is read.
+                otherwise only the log and the footers of a source's Parquet files are read.
             progress: Is called with each step as it begins.
 
         Returns:

@@ -72,7 +72,7 @@ def render_detail(values: Mapping[str, Any]) -> RenderableType:
         ("Description", values["description"]),
         ("Version", f"{values['version']}, of {_when(values['last_modified'])}"),
         ("Files", f"{count(values['num_files'], 'file')} ({size(values['size_in_bytes'])})"),
-        ("Partitioned by", partitioned or "nothing"),
+        ("Partitioned by", partitioned or "no columns"),
         ("Readers need", _needs(values["min_reader_version"], values["reader_features"])),
         ("Writers need", _needs(values["min_writer_version"], values["writer_features"])),
     )

@@ -23,6 +23,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
 from deltamerge.spark.table import Table
+from deltamerge.sql.names import did_you_mean
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import target_file_size
@@ -205,13 +206,15 @@ def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequenc
 def _columns_to_order_by(snapshot: Snapshot, order_by: Sequence[str], conf: CommandConf) -> tuple[str, ...]:
     """Return the columns as the table spells them."""
     by_name = {field.name.lower(): field for field in snapshot.schema.fields}
+    names = [field.name for field in snapshot.schema.fields]
     found = []
     for name in order_by:
         field = by_name.get(name.split(".")[0].strip("`").lower())
         if field is None:
             raise DeltaAnalysisException(
                 "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
-                f"ZOrdering column {name} does not exist in data schema.",
+                f"ZOrdering column {name} does not exist in data schema: the columns are {', '.join(names)}."
+                f"{did_you_mean(name, names)}",
                 parameters={"columnName": name},
             )
         if field.name in snapshot.metadata.partition_columns:

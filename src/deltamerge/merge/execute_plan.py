@@ -8,7 +8,7 @@ from dataclasses import replace
 from deltamerge.merge.executors.classic import execute_classic
 from deltamerge.merge.executors.execution import Execution, MergeChanges, keep_source
 from deltamerge.merge.executors.insert_only import execute_insert_only
-from deltamerge.merge.executors.job_errors import is_lost_source, source_failed_repeatedly, translated
+from deltamerge.merge.executors.job_errors import is_lost_source, source_failed_repeatedly, translated_of_merge
 from deltamerge.merge.executors.key_lookup import execute_key_lookup
 from deltamerge.merge.executors.low_shuffle import execute_low_shuffle
 from deltamerge.merge.executors.whole_files import execute_whole_files
@@ -57,7 +57,7 @@ def _attempts(execution: Execution) -> MergeChanges:
             return _run_cleanly(execution, _storage_level(execution.conf, attempt))
         except SPARK_ERRORS as error:
             if not is_lost_source(error):
-                worded = translated(error, execution.table.name)
+                worded = translated_of_merge(error, execution.table.name, execution.merge, execution.references)
                 raise worded from worded.__cause__
             if attempt + 1 == attempts:
                 raise source_failed_repeatedly(attempts, error) from error

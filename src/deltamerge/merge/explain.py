@@ -10,7 +10,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
-from deltamerge.merge.executors.job_errors import assigning_values, is_stopped, translated
+from deltamerge.merge.executors.job_errors import assigning_values, is_stopped, translated_of_merge
 from deltamerge.merge.executors.row_counts import counted, observing_clauses
 from deltamerge.merge.executors.staged_source import look_in_place
 from deltamerge.merge.executors.target_scan import first_side, target_side
@@ -180,5 +180,5 @@ def _failed(execution: Execution, error: Exception, summary: SourceSummary | Non
         bytes_to_write=0,
         null_keys=None if summary is None else summary.null_keys,
         repeated_keys=None if summary is None else summary.repeated_keys,
-        failure=str(translated(error, execution.table.name)),
+        failure=str(translated_of_merge(error, execution.table.name, execution.merge, execution.references)),
     )

@@ -13,6 +13,7 @@ from deltamerge.merge.analysis.checks import check_schema_since_analysis
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.execute_plan import execute_plan
 from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.executors.job_errors import translating
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import prepare
 from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
@@ -75,7 +76,8 @@ def run_merge(
         lost: list[LostCommit] = []
         while True:
             try:
-                outcome = _run_once(started, conf, steps, kept, on_commit)
+                with translating(command.table.name):
+                    outcome = _run_once(started, conf, steps, kept, on_commit)
             except RUN_AGAIN as error:
                 lost.append(LostCommit.of(error))
                 is_bound = command.snapshot is not None or reads_table(command.statement.source, command.table)

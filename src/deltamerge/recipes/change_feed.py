@@ -6,7 +6,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal
 
@@ -17,8 +17,10 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.commands.auto_compact import merge_and_compact
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand
+from deltamerge.merge.executors.job_errors import translating
 from deltamerge.merge.outcome import MergeOutcome, Progress
 from deltamerge.merge.reruns import RUN_AGAIN, seconds_to_wait
 from deltamerge.recipes.changes import (
@@ -27,6 +29,7 @@ from deltamerge.recipes.changes import (
     Feed,
     FoldRules,
     events_of,
+    left_out_notes,
     log_schema,
     logged_events,
     record,
@@ -37,7 +40,15 @@ from deltamerge.recipes.changes import (
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import rows_of_keys
 from deltamerge.recipes.own_merges import run_without_transaction
-from deltamerge.recipes.targets import Target, TargetPlace, column_of, key_names, names_in, place_of_target
+from deltamerge.recipes.targets import (
+    Target,
+    TargetPlace,
+    column_of,
+    key_names,
+    names_in,
+    place_of_target,
+    type_of_value,
+)
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
@@ -205,6 +216,7 @@ def apply_changes(
         history_except=names_in("track_history_except_columns", track_history_except_columns),
         sequence_by=sequence_by,
         ignore_nulls=ignore_null_updates,
+        delete_argument="apply_as_deletes",
         change_log=change_log,
     )
     return follower.run(progress, option_transaction(txn_app_id, txn_version), user_metadata)
@@ -233,6 +245,7 @@ class _Follower:
         tracked: The columns whose changes make a new version; None for all but keys and the next two.
         untracked: Columns that need not be there.
         history_except: Columns that must be.
+        delete_argument: The argument that gave the condition on which events delete, for messages.
         sequence_by: The sequence as it was given, where the target may keep it in columns of its own.
         change_log: Where the log is; None for a folder of the target.
     """
@@ -247,6 +260,7 @@ class _Follower:
     change_log: str | None
     sequence_by: str | Column | Sequence[str] | None = None
     history_except: tuple[str, ...] = ()
+    delete_argument: str = "delete_when"
 
     def run(
         self, progress: Progress | None, transaction: ApplicationTransaction | None, user_metadata: str | None
@@ -257,22 +271,37 @@ class _Follower:
         the target has the transaction already, nothing is logged.
         """
         asked = transaction or session_transaction(merge_conf(self.source.sparkSession))
-        table = self.place.open_or_create(self._new_schema())
-        before = table.table.snapshot()
-        target = spark_schema(before)
+        with translating(self.place.name):
+            table = self.place.existing() or self._created()
+            before = table.table.snapshot()
+            rules, schema = self._read_into(spark_schema(before))
+            log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
+            events = events_of(self.source, self.feed, schema).persist()
+            try:
+                if asked is None or not asked.is_in(before):
+                    run_without_transaction(record(log, events, rules.keys))
+                keys = events.select(*map(quote, rules.keys)).distinct()
+                command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
+                merged = self._merged(command, table, log, keys, rules, progress)
+            finally:
+                events.unpersist()
+        notes = (*merged.notes, *left_out_notes(self.source, self.feed, rules.columns))
+        return MergeReport(replace(merged, notes=notes))
+
+    def _created(self) -> DeltaTable:
+        """Create the target, once all events were read: arguments and data that are wrong leave no table behind."""
+        schema = self._new_schema()
+        _, of_log = self._read_into(schema)
+        events_of(self.source, self.feed, of_log).count()
+        return self.place.open_or_create(schema)
+
+    def _read_into(self, target: StructType) -> tuple[FoldRules, StructType]:
+        """Return how events add up in a target, and the schema of their log."""
         columns = shared_columns(self.source, self.feed, self._without_history(target))
         rules = self._rules(columns)
-        schema = log_schema(columns, rules.keys, self._sequence(target))
-        log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
-        events = events_of(self.source, self.feed, schema).persist()
-        try:
-            if asked is None or not asked.is_in(before):
-                run_without_transaction(record(log, events, rules.keys))
-            keys = events.select(*map(quote, rules.keys)).distinct()
-            command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
-            return MergeReport(self._merged(command, table, log, keys, rules, progress))
-        finally:
-            events.unpersist()
+        if self.feed.delete_when is not None:
+            type_of_value(self.source, self.feed.delete_when, self.delete_argument)
+        return rules, log_schema(columns, rules.keys, self._sequence(target))
 
     def _merged(
         self,
@@ -342,6 +371,15 @@ class _Follower:
     def _without_history(self, target: StructType) -> StructType:
         """Return the columns of rows; a history table must have its own columns besides."""
         names = () if self.history is None else self.history.names
+        missing = [name for name in names if find_field(target, name, self._case_sensitive) is None]
+        if missing:
+            raise DeltaAnalysisException(
+                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                f"The target is no history table: it lacks the column{'s' if len(missing) > 1 else ''} "
+                f"{', '.join(map(quote, missing))} of the versions' validity. Its columns are "
+                f"{', '.join(target.names)}. Name the columns that it has, add these, or let a new table be created.",
+                parameters={"sqlExpr": missing[0], "clause": "the history's columns", "cols": ", ".join(target.names)},
+            )
         own = [column_of(target, name, "the history's columns", "the target", self._case_sensitive) for name in names]
         return StructType([field for field in target.fields if field not in own])
 

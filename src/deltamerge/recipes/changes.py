@@ -18,7 +18,7 @@ from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.source.rows_at_fault import as_key, null_error, tie_error
 from deltamerge.recipes.keyed_rows import same_keys
-from deltamerge.recipes.targets import column_of
+from deltamerge.recipes.targets import column_of, type_of_value
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import exact_json
 from deltamerge.spark.session import merge_conf
@@ -78,7 +78,7 @@ def written_columns(source: DataFrame, feed: Feed) -> list[StructField]:
 
 def sequence_field(source: DataFrame, feed: Feed, name: str = SEQUENCE) -> StructField:
     """Return a column of the type of the events' sequence."""
-    return StructField(name, source.alias("s").select(feed.sequence.alias(name)).schema.fields[0].dataType)
+    return StructField(name, type_of_value(source, feed.sequence, feed.argument))
 
 
 def shared_columns(source: DataFrame, feed: Feed, target: StructType) -> list[StructField]:
@@ -89,6 +89,17 @@ def shared_columns(source: DataFrame, feed: Feed, target: StructType) -> list[St
     given = StructType(written_columns(source, feed))
     found = [field for field in target.fields if find_field(given, field.name, case_sensitive) is not None]
     return [StructField(field.name, field.dataType) for field in found]
+
+
+def left_out_notes(source: DataFrame, feed: Feed, columns: Sequence[StructField]) -> tuple[str, ...]:
+    """Return a note on the source's columns that an existing target has no columns for."""
+    case_sensitive = merge_conf(source.sparkSession).case_sensitive
+    known = StructType(list(columns))
+    missing = [f.name for f in written_columns(source, feed) if find_field(known, f.name, case_sensitive) is None]
+    if not missing:
+        return ()
+    names = ", ".join(map(quote, missing))
+    return (f"The target has no column for these of the source: {names}. Their values were left out.",)
 
 
 def log_schema(columns: Sequence[StructField], keys: Sequence[str], sequence: StructField) -> StructType:
@@ -129,7 +140,7 @@ def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
         F.min(payload).alias(_LEAST),
         F.max(payload).alias(_GREATEST),
     )
-    tied = tie_error(feed.argument, F.struct(*by), F.struct(SEQUENCE))
+    tied = tie_error(feed.argument, F.struct(*by), F.struct(F.col(SEQUENCE).alias(feed.argument)))
     return events.where(F.when(F.col(_LEAST) != F.col(_GREATEST), tied).otherwise(F.lit(True))).select(
         *by, SEQUENCE, F.col(f"{_REPEATED}.{DELETED}").alias(DELETED), F.col(f"{_REPEATED}.{ROW}").alias(ROW)
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.recipes.targets import Target, place_of_target
 from deltamerge.recipes.upsert import Written, upsert
@@ -32,6 +33,7 @@ def upsert_into(
     quarantine: str | None = None,
     options: StoreOptions | None = None,
     app_id: str | None = None,
+    on_report: Callable[[MergeReport], None] | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch`` that upserts each batch of a stream exactly once.
 
@@ -54,6 +56,7 @@ def upsert_into(
         app_id: The application's name in the table's log. By default it comes from the query's id, which the checkpoint
             keeps: a query with a new checkpoint is another application. Of several `upsert_into` of one query into one
             table each needs a name of its own. Over Spark Connect it is required.
+        on_report: Called with the report of each batch's merge.
 
     Returns:
         The function, of a batch and its number.
@@ -69,7 +72,7 @@ def upsert_into(
         place = place_of_target(spark, target, options)
         merged = f"{_MERGED}.{name}.{place.open().table.store.absolute('')}"
         refuse_second_merge(spark, merged, batch_id, name, place.name)
-        upsert(
+        report = upsert(
             target,
             batch,
             keys,
@@ -86,6 +89,8 @@ def upsert_into(
             txn_app_id=name,
             txn_version=batch_id,
         )
+        if on_report is not None:
+            on_report(report)
         if runs_in_query(spark):
             spark.sparkContext.setLocalProperty(merged, str(batch_id))
 
@@ -107,8 +112,8 @@ def refuse_second_merge(spark: SparkSession, merged: str, batch_id: int, app_id:
         raise DeltaIllegalArgumentException(
             "DELTA_ILLEGAL_OPTION",
             f"Batch {batch_id} of this stream was merged into {table} before, by another upsert_into with the "
-            f"application id {app_id}: the rows of this one would be left out as if they were the same. Give each "
-            "upsert_into into one table an `app_id` of its own.",
+            f"application id {app_id}: this second merge would be taken for the first one run again, and its rows "
+            "would be left out. Give each upsert_into into one table an `app_id` of its own.",
             parameters={"name": "app_id"},
         )
 
@@ -119,8 +124,8 @@ def query_id(spark: SparkSession) -> str:
     if found is None:
         raise DeltaIllegalArgumentException(
             "DELTA_ILLEGAL_OPTION",
-            "The stream's id is not known here, so that a batch that is run again could not be recognized. Give "
-            "upsert_into an `app_id`, another one for each checkpoint.",
+            "The stream's id is not known here, so a repeated batch could not be recognized. Give upsert_into an "
+            "`app_id`, a different one for each checkpoint.",
             parameters={"name": "app_id"},
         )
     return found

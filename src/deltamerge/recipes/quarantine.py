@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType, VariantType
 
 from deltamerge.api.report import MergeReport
+from deltamerge.merge.executors.job_errors import translating
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import TargetPlace
@@ -52,41 +53,61 @@ class WrittenColumns:
 
 @dataclass(frozen=True)
 class Rejected:
-    """The rows of a source that its target takes, and how many others were written elsewhere."""
+    """The rows of a source that its target takes, and how many others another table has.
+
+    Args:
+        new: How many of these the other table did not have before.
+    """
 
     fitting: DataFrame
     table: str
     rows: int
+    new: int
 
     def noted_in(self, report: MergeReport) -> MergeReport:
         """Return the report of the merge with a note on the rows that were left out."""
         if not self.rows:
             return report
         rows = "1 source row" if self.rows == 1 else f"{self.rows:,} source rows"
-        note = f"{rows} that the table cannot take: written to {self.table}, with the reason."
+        new = "all of them new" if self.new == self.rows else f"{self.new:,} of them new"
+        note = f"{rows} that the table cannot take: in {self.table}, each with the reason, {new}."
         return MergeReport(replace(report.outcome, notes=(*report.outcome.notes, note)))
 
 
 @contextmanager
-def rejecting(judged: Judged, known: Callable[[DataFrame], DataFrame], place: TargetPlace) -> Iterator[Rejected]:
-    """Write the rows that were judged unfit to a table; keep the judgement until the others are merged."""
+def rejecting(
+    judged: Judged,
+    known: Callable[[DataFrame], DataFrame],
+    latest: Callable[[DataFrame], DataFrame],
+    place: TargetPlace,
+) -> Iterator[Rejected]:
+    """Write the rows that were judged unfit to a table; keep the judgement until the others are merged.
+
+    Args:
+        known: Returns the rows of the target with given keys.
+        latest: Returns of the source's rows the latest one of each key: where that one is unfit, none is merged.
+    """
     kept = judged.frame.persist()
     try:
-        frame = judged.decided(kept, known)
-        unfit = frame.where(F.size(judged.reasons) > 0)
-        rows = unfit.count()
-        if rows:
-            _write(judged.as_rejected(unfit), place)
-        yield Rejected(judged.rows(frame.where(F.size(judged.reasons) == 0)), place.name, rows)
+        with translating(place.name):
+            frame = judged.decided(kept, known)
+            unfit = frame.where(F.size(judged.reasons) > 0)
+            rows = unfit.count()
+        new = _write(judged.as_rejected(unfit), place) if rows else 0
+        with_key = frame.where(~F.col(judged.no_key)).select(f"{quote(judged.row)}.*", judged.reasons)
+        fitting = latest(with_key).where(F.size(judged.reasons) == 0).drop(judged.reasons)
+        yield Rejected(fitting, place.name, rows, new)
     finally:
         kept.unpersist()
 
 
-def _write(rows: DataFrame, place: TargetPlace) -> None:
+def _write(rows: DataFrame, place: TargetPlace) -> int:
+    """Write the rows that the table does not have; return how many these were."""
     # One transaction of several tables would lose the rows of all but the first, and a retry those that it rejects
     # besides.
     merge = place.open_or_create(rows.schema).alias("t").merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")
-    run_without_transaction(merge.whenNotMatchedInsertAll().withSchemaEvolution())
+    outcome = run_without_transaction(merge.whenNotMatchedInsertAll().withSchemaEvolution())
+    return outcome.metrics["numTargetRowsInserted"]
 
 
 @dataclass(frozen=True)
@@ -94,15 +115,17 @@ class Judged:
     """Rows of a source, each with the reasons why a table cannot take it.
 
     Args:
-        frame: The source's row as a struct; its keys as the table stores them; the reasons against it where the table
-            has a row with these keys and where it has none, arrays.
-        if_new: The other one's, which may be the same.
+        frame: The source's row as a struct; its keys as the table stores them, and whether it has one that cannot be
+            stored; the reasons against the row where the table has a row with these keys and where it has none, arrays.
+        if_known: The column of the reasons where the table has such a row.
+        if_new: The column of those where it has none; the same column where they do not differ.
     """
 
     frame: DataFrame
     row: str
     keys: tuple[str, ...]
     null_safe: bool
+    no_key: str
     if_known: str
     if_new: str
     reasons: str
@@ -122,11 +145,7 @@ class Judged:
         on = same_keys(self.keys, "s", "t", null_safe=self.null_safe)
         joined = frame.alias("s").join(found.withColumn(self.reasons, F.lit(True)).alias("t"), F.expr(on), "left")
         reasons = F.when(F.col(f"t.{self.reasons}"), F.col(self.if_known)).otherwise(F.col(self.if_new))
-        return joined.select(f"s.{quote(self.row)}", reasons.alias(self.reasons))
-
-    def rows(self, frame: DataFrame) -> DataFrame:
-        """Return the source's rows of a part of the frame."""
-        return frame.select(f"{quote(self.row)}.*")
+        return joined.select(f"s.{quote(self.row)}", f"s.{quote(self.no_key)}", reasons.alias(self.reasons))
 
     def as_rejected(self, frame: DataFrame) -> DataFrame:
         """Return the rows as they are written, each once."""
@@ -153,11 +172,11 @@ def judge(
 
     Args:
         source: The rows; its alias qualifies the columns in `is_deleted`.
-        is_deleted: The rows that nothing but the keys is read of.
+        is_deleted: Whether a row is deleted, so that only its keys are read.
     """
     prefix = free_prefix((*source.schema.names, *schema.names))
-    row, reasons, deleted, if_known, if_new = (
-        prefix + name for name in ("row", "reasons", "deleted", "if_known", "if_new")
+    row, reasons, deleted, no_key, if_known, if_new = (
+        prefix + name for name in ("row", "reasons", "deleted", "no_key", "if_known", "if_new")
     )
     originals = F.struct(*(F.col(quote(name)) for name in source.schema.names))
     columns = {c.target.name: c for c in (*written.keys, *(written.update or ()), *(written.insert or ()))}
@@ -186,14 +205,15 @@ def judge(
         ]
         return F.when(F.col(deleted), _given(of_keys)).otherwise(_given(violations))
 
+    frame = frame.withColumn(no_key, F.size(_given(of_keys)) > 0)
     frame = frame.withColumn(if_known, against(written.update))
     if written.update == written.insert:
         if_new = if_known
     else:
         frame = frame.withColumn(if_new, against(written.insert))
     keys = tuple(column.target.name for column in written.keys)
-    chosen = dict.fromkeys((row, *keys, if_known, if_new))
-    return Judged(frame.select(*map(quote, chosen)), row, keys, written.null_safe, if_known, if_new, reasons)
+    chosen = dict.fromkeys((row, *keys, no_key, if_known, if_new))
+    return Judged(frame.select(*map(quote, chosen)), row, keys, written.null_safe, no_key, if_known, if_new, reasons)
 
 
 def _given(violations: Sequence[Column]) -> Column:
@@ -223,7 +243,7 @@ def _fits(column: ColumnPair, value: Column) -> Column:
 
 def _of_cast(column: ColumnPair, value: Column) -> Column:
     name, target = column.target.name, column.target.dataType
-    reason = F.concat(F.lit(f"{name}: "), value.cast("string"), F.lit(f" is no {sql_type(target)}"))
+    reason = F.concat(F.lit(f"{name}: "), value.cast("string"), F.lit(f" is not a valid {sql_type(target)}"))
     return F.when(~_fits(column, value), reason)
 
 

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.column_mapping import MODE, NAME, invalid_names
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
+from deltamerge.merge.analysis.analysis_errors import own_error
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import did_you_mean, parse_name
@@ -48,6 +50,12 @@ class TargetPlace:
         if self.path is None:
             return DeltaTable(open_by_name(self.spark, self.name, self.options))
         return DeltaTable.forPath(self.spark, self.path, self.options)
+
+    def existing(self) -> DeltaTable | None:
+        """Open the table; None where its path has none yet."""
+        if self.path is None or self.opened is not None:
+            return self.open()
+        return self.open() if table_exists(open_table(self.spark, self.path, self.options).store) else None
 
     def open_or_create(self, schema: StructType) -> DeltaTable:
         """Open the table; a path without one gets a new table, whose columns may have any name."""
@@ -109,12 +117,32 @@ def key_names(keys: str | Sequence[str]) -> tuple[str, ...]:
     return found
 
 
+def type_of_value(source: DataFrame, value: Column, argument: str) -> DataType:
+    """Return the type of an argument that is SQL or a Column over the source, which is ``s`` there.
+
+    Raises:
+        DeltaAnalysisException: Spark does not resolve it.
+    """
+    try:
+        return source.alias("s").select(value.alias("value")).schema.fields[0].dataType
+    except AnalysisException as error:
+        name = str((error.getMessageParameters() or {}).get("objectName", "")).replace("`", "")
+        if not name:
+            raise own_error(error, f"the argument {argument}") from None
+        raise unknown_column(source.schema, name, argument, "the source") from None
+
+
 def column_of(schema: StructType, name: str, argument: str, table: str, case_sensitive: bool) -> StructField:
     """Return a column by its name."""
     index = find_field(schema, name, case_sensitive)
     if index is not None:
         return schema.fields[index]
-    raise DeltaAnalysisException(
+    raise unknown_column(schema, name, argument, table)
+
+
+def unknown_column(schema: StructType, name: str, argument: str, table: str) -> DeltaAnalysisException:
+    """An argument names a column that a table lacks."""
+    return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve `{name}` in {argument}: {table} has the columns {', '.join(schema.names)}."
         f"{did_you_mean(name, schema.names)}",

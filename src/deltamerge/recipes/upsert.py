@@ -130,7 +130,8 @@ def upsert(
     if option_transaction(txn_app_id, txn_version) is None:
         session_transaction(merge_conf(spark))
     known = partial(rows_of_keys, table.table, table.table.snapshot(), null_safe=null_safe)
-    with rejecting(judged_source(table, source, rules), known, place_of(spark, quarantine, place.options)) as rejected:
+    judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
+    with rejecting(judged, known, latest, place_of(spark, quarantine, place.options)) as rejected:
         report = upsert_builder(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
     return rejected.noted_in(report)
 
@@ -138,12 +139,8 @@ def upsert(
 def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
     """Return the merge that an upsert runs."""
     columns = _Columns(spark_schema(table.table.snapshot()), source.schema, source.sparkSession)
-    for name in rules.order_by:
-        columns.of_source(name, "order_by")
-    of_source = [columns.of_source(name, "keys") for name in rules.keys]
-    keys = [ColumnPair(columns.of_target(f.name, "keys"), f) for f in of_source]
+    rows = _latest_rows(table, source, rules)
     on = same_keys(rules.keys, "t", "s", null_safe=rules.null_safe)
-    rows = one_row_per_key(source, keys, rules.order_by, rules.null_safe)
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
     newer = _is_newer(columns, rules.order_by)
     if rules.delete_when is not None:
@@ -152,6 +149,16 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
     builder = _with_update(builder, columns, rules, newer)
     builder = _with_insert(builder, columns, rules.insert)
     return builder.withSchemaEvolution() if rules.schema_evolution else builder
+
+
+def _latest_rows(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DataFrame:
+    """Return a source's latest row of each key; no job runs."""
+    columns = _Columns(spark_schema(table.table.snapshot()), source.schema, source.sparkSession)
+    for name in rules.order_by:
+        columns.of_source(name, "order_by")
+    of_source = [columns.of_source(name, "keys") for name in rules.keys]
+    keys = [ColumnPair(columns.of_target(f.name, "keys"), f) for f in of_source]
+    return one_row_per_key(source, keys, rules.order_by, rules.null_safe)
 
 
 @dataclass(frozen=True)

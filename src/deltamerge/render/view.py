@@ -101,11 +101,11 @@ def _clause(clause: ClauseOutcome) -> ClauseLine:
     when = kind if clause.condition is None else f"{kind} AND {clause.condition}"
     when = one_line(when)
     if clause.action == "do_nothing":
-        return ClauseLine("", "rows left as they are", clause.action, when)
+        return ClauseLine("", "no row changed by", clause.action, when)
     noun = "row" if clause.rows == 1 else "rows"
     done = f"{noun} {_DONE.get(clause.action, clause.action)}"
     if clause.skipped:
-        done += f", {clause.skipped:,} without a change skipped"
+        done += f", {count(clause.skipped, 'unchanged row')} skipped"
     return ClauseLine(f"{clause.rows:,}", done, clause.action, when)
 
 
@@ -144,6 +144,8 @@ def _read(metrics: Mapping[str, int]) -> str:
     read_bytes = metrics.get("numTargetBytesAfterSkipping", 0)
     if before == 0:
         return "nothing: the table has no files"
+    if after == 0 and before == 1:
+        return f"nothing: the table's only file ({size(all_bytes)}) was skipped"
     if after == 0:
         return f"none of the table's {count(before, 'file')} ({size(all_bytes)})"
     partitions = metrics.get("numTargetPartitionsAfterSkipping", 0)

@@ -102,6 +102,7 @@ def excess_in(message: str) -> DeltaRuntimeException | None:
     return DeltaRuntimeException(
         "DELTA_EXCEED_CHAR_VARCHAR_LIMIT",
         f'Value "{value}" exceeds char/varchar type length limitation. Failed '
-        f"check: {data_type.upper()} of column {name}. Nothing was written.",
+        f"check: {data_type.upper()} of column {name}. Nothing was written. Shorten the value, or leave the row out; "
+        "`upsert` with `quarantine` merges the other rows and writes such ones to a table of their own.",
         parameters={"value": value, "expr": data_type},
     )

@@ -104,7 +104,7 @@ def test_values(spark: SparkSession, tmp_path: Path, name: str, clauses: str) ->
         found[executor] = [rows(table.toDF()), counted]
         if "delta.enableChangeDataFeed" in properties:
             found[executor].append(rows(table.changes(3).drop("_commit_timestamp")))
-    assert report.outcome.plan.changed_rows.choice == "arrow"
+    assert report.outcome.plan is not None and report.outcome.plan.changed_rows.choice == "arrow"
     assert found["key_lookup"] == found["classic"]
 
 

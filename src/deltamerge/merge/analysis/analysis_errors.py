@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -111,12 +113,19 @@ def _unresolved(
     name = parameters.get("objectName") or parameters.get("fieldName") or expression.text
     proposal = parameters.get("proposal", "")
     candidates = [part.strip() for part in proposal.split(",")] if proposal else []
+    candidates.sort(key=partial(_likeness, name), reverse=True)
     hint = f" Did you mean one of: {', '.join(candidates)}?" if candidates else ""
     return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve {name} in {where}.{hint}" + _caret(expression, statement, name),
         parameters={"sqlExpr": name, "clause": where, "cols": proposal},
     )
+
+
+def _likeness(name: str, candidate: str) -> float:
+    """Return how much the last parts of two names are alike, from 0 to 1."""
+    last, other = (written.lower().replace("`", "").rpartition(".")[2] for written in (name, candidate))
+    return SequenceMatcher(None, last, other).ratio()
 
 
 def _caret(expression: Expression, statement: str | None, name: str | None) -> str:
@@ -139,6 +148,8 @@ def _first_lines(error: PySparkException) -> str:
     message = _PLAN.split(message.split("\n\nJVM stacktrace:", maxsplit=1)[0])[0]
     message = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", message)
     message = re.sub(r"\s*SQLSTATE: \w+;?", "", message)
+    # Of the expression by itself; the message shows the place in the statement.
+    message = re.sub(r"[;.]? line \d+ pos \d+\s*$", ".", message)
     return message.strip().rstrip(";")
 
 

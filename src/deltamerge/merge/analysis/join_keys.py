@@ -154,3 +154,9 @@ def _guarded_keys(merge: ResolvedMerge, on: ConditionShape) -> list[EquiKey]:
         else replace(key, source_sql=f"CASE WHEN {admitted} THEN {key.source_sql}\nEND")
         for key in on.equi_keys
     ]
+
+
+def names_of_keys(keys: Sequence[EquiKey]) -> list[str]:
+    """Name the keys as the user knows them: by the source's columns, or by the whole expression."""
+    columns = [key.source_sql if key.source_path is None else key.source_path[-1] for key in keys]
+    return columns if len(set(columns)) == len(columns) else [f"{i}: {key.source_sql}" for i, key in enumerate(keys)]

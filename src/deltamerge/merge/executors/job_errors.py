@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType
 
 from deltamerge.exceptions import DeltaError, DeltaRuntimeException, DeltaTableException
+from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.resolved_merge import (
     Output,
     ResolvedClause,
@@ -19,6 +20,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.merge.source.rows_at_fault import row_at_fault_in
+from deltamerge.merge.source.unfit_values import unfit_value_in
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.char_varchar import excess_in
@@ -157,6 +159,26 @@ def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) ->
     if isinstance(output, TakeSource):
         return merge.source_schema.fields[output.index].dataType
     return clause.value_types[output.index] if isinstance(output, TakeValue) else None
+
+
+def translated_of_merge(error: Exception, table: str, merge: ResolvedMerge, references: MergeReferences) -> Exception:
+    """Return the error that a user can act on; the source is read once more for a row that Spark does not name."""
+    worded = translated(error, table)
+    unfit = None if isinstance(worded, DeltaError) else unfit_value_in(error, merge, references)
+    if unfit is None:
+        return worded
+    unfit.__cause__ = error
+    return unfit
+
+
+@contextmanager
+def translating(table: str) -> Iterator[None]:
+    """Raise errors of Spark's as `translated`: those of values that Spark computes as it plans come from anywhere."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        worded = translated(error, table)
+        raise worded from worded.__cause__
 
 
 def translated(error: Exception, table: str) -> Exception:

@@ -42,10 +42,10 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
         found.append("Type widening: older files may have narrower types; files written again have the wider ones.")
     constraints = len(constraints_of(merge.output_schema, context.snapshot.metadata.configuration))
     if constraints:
-        one = constraints == 1
-        found.append(f"Constraints: {constraints} {'is' if one else 'are'} checked for every row that is written.")
+        checked = "1 constraint is" if constraints == 1 else f"{constraints} constraints are"
+        found.append(f"Constraints: {checked} checked for every row that is written.")
     if any(generation_expression(field) is not None for field in merge.output_schema.fields):
-        found.append("Generated columns: Spark computes them for every row that is written.")
+        found.append("Generated columns: they are computed for every row that is written.")
     if context.has_identity_columns:
         found.append("Identity columns: new rows get values by the numbers of the source's rows.")
     if merge.evolves_schema:
@@ -119,8 +119,9 @@ def _about_on(context: PlanningContext) -> list[str]:
         )
     elif isinstance(keys, NoPlainKeys) and keys.is_cast:
         found.append(
-            f"{keys.reason[0].upper()}{keys.reason[1:]}: Spark casts one of them for every row, and fewer files may be "
-            "excluded. Cast the source's column to the target's type."
+            f"{keys.reason[0].upper()}{keys.reason[1:]}: Spark casts one side for every row, and fewer files may be "
+            "excluded. Cast the source's column to the target's type; use try_cast where some values cannot be cast, "
+            "since CAST fails the merge at the first one."
         )
     return found
 

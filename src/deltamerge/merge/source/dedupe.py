@@ -10,6 +10,7 @@ from pyspark.sql import Column, Window
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.analysis.join_keys import names_of_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.source.rows_at_fault import tie_error
 from deltamerge.spark import columns as F
@@ -24,7 +25,7 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
         if (name if case_sensitive else name.lower()) not in known:
             raise DeltaAnalysisException(
                 "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-                f"Cannot resolve {quote(name)} in dedupe_by given columns {', '.join(source.names)}."
+                f"Cannot resolve {quote(name)} in dedupe_by: the source has the columns {', '.join(source.names)}."
                 f"{did_you_mean(name, source.names)}",
                 parameters={"sqlExpr": name, "clause": "dedupe_by", "cols": ", ".join(source.names)},
             )
@@ -47,17 +48,19 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
         )
     prefix = free_prefix(merge.source_schema.names)
     key, order, latest, ties = (f"{prefix}{name}" for name in ("key", "order", "latest", "ties"))
+    names = names_of_keys(keys)
+    values = (F.expr(key.source_sql).alias(name) for key, name in zip(keys, names, strict=True))
     frame = statement.source if merge.source_alias is None else statement.source.alias(merge.source_alias)
     by_key = Window.partitionBy(key)
     ranked = (
-        frame.withColumn(key, F.struct(*(F.expr(k.source_sql).alias(f"k{i}") for i, k in enumerate(keys))))
+        frame.withColumn(key, F.struct(*values))
         .withColumn(order, F.struct(*(F.col(quote(name)) for name in statement.dedupe_by)))
         .withColumn(latest, F.max(order).over(by_key))
         .withColumn(ties, F.sum(F.col(order).eqNullSafe(F.col(latest)).cast("bigint")).over(by_key))
     )
     unmatchable = reduce(
         Column.__or__,
-        (F.col(key).getField(f"k{i}").isNull() for i, k in enumerate(keys) if not k.null_safe),
+        (F.col(key).getField(name).isNull() for k, name in zip(keys, names, strict=True) if not k.null_safe),
         F.lit(False),
     )
     is_latest = F.col(order).eqNullSafe(F.col(latest))
