@@ -48,10 +48,10 @@ def test_rows_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     rejected = DeltaTable.forPath(spark, bad)
     reasons = {row.id: row._reason for row in rejected.toDF().collect()}
     assert reasons == {
-        "x": "id: x is no INT",
+        "x": "id: x is not a valid INT",
         None: "id: NULL in a NOT NULL column",
-        "3": "day: 2024-13-01 is no DATE; code: longer than 3 characters; CHECK positive: amount > 0",
-        "4": "amount: 1000.5 is no DECIMAL(5,2)",
+        "3": "day: 2024-13-01 is not a valid DATE; code: longer than 3 characters; CHECK positive: amount > 0",
+        "4": "amount: 1000.5 is not a valid DECIMAL(5,2)",
     }
     versions = rejected.history().count()
     upsert(table, source, "id", delete_when="s.op = 'D'", quarantine=bad)
@@ -71,7 +71,10 @@ def test_deletes_with_keys_that_do_not_fit(spark: SparkSession, tmp_path: Path) 
         upsert(path, source, "id", delete_when="s.op = 'D'", quarantine=bad)
         assert sorted(row.id for row in DeltaTable.forPath(spark, path).toDF().collect()) == [2, 5]
         rejected = DeltaTable.forPath(spark, bad).toDF().collect()
-        assert {row.id: row._reason for row in rejected} == {"y": "id: y is no INT", "4": "n: w is no INT"}
+        assert {row.id: row._reason for row in rejected} == {
+            "y": "id: y is not a valid INT",
+            "4": "n: w is not a valid INT",
+        }
 
 
 @pytest.mark.parametrize(

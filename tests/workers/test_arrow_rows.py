@@ -18,6 +18,7 @@ from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, pa
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, read_pairs, write_numbers, write_pairs
 from deltamerge.workers.row_tracking import HiddenColumns, Origin
+from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -42,8 +43,8 @@ def staged_rows(folder: Path) -> StagedRows:
 def made_of(folder: Path, **others: Any) -> NewRows:
     return NewRows(
         staged=staged_rows(folder),
-        updates={0: {"v": "sv"}},
-        inserts={0: {"id": "sid", "v": "sv"}},
+        updates={0: ClauseRows({"v": "sv"})},
+        inserts={0: ClauseRows({"id": "sid", "v": "sv"})},
         clause=None,
         form=FileForm(COLUMNS, (), HIDDEN),
         not_null=frozenset(),

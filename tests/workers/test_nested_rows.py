@@ -17,6 +17,7 @@ from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import RowPairs, write_pairs
+from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 from deltamerge.workers.table_columns import FIELD_ID, Part, Shape
 
@@ -124,8 +125,8 @@ def test_values_are_those_that_are_given(data: st.DataObject, pieces: int) -> No
         pairs = write_pairs(LOCAL_FILES, name, found)
         new = NewRows(
             staged=staged(folder, [100 + i for i in range(len(after))], after, kind, pieces),
-            updates={UPDATE: {"col-v": "v"}},
-            inserts={INSERT: {"id": "i", "col-v": "v"}},
+            updates={UPDATE: ClauseRows({"col-v": "v"})},
+            inserts={INSERT: ClauseRows({"id": "i", "col-v": "v"})},
             clause=None,
             form=FileForm(schema),
             not_null=frozenset(),

@@ -19,6 +19,7 @@ from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.matched_rows import pairing_rows, reading_staged
 from deltamerge.workers.new_rows import NewRows
 from deltamerge.workers.parquet_patch import AS_IT_WAS
+from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.source_keys import ComparedKey, KeyLookup, RowChoice
 from deltamerge.workers.staged_rows import StagedFile, StagedRows, Staging, staging
 from deltamerge.workers.table_columns import Part, Shape
@@ -52,7 +53,9 @@ COLUMN = Part("a", Shape(pa.int64()))
 KEY = ComparedKey("a", "b", pa.int64())
 KEPT = StagedRows((StagedFile("a", 1, 2),))
 FUNCTIONS = {
-    "writing": writing(LOCAL_FILES, NewRows(KEPT, {0: {"a": "b"}}, {}, None, AS_IT_WAS, frozenset(), {}, (), {})),
+    "writing": writing(
+        LOCAL_FILES, NewRows(KEPT, {0: ClauseRows({"a": "b"})}, {}, None, AS_IT_WAS, frozenset(), {}, (), {})
+    ),
     "pairing": pairing(LOCAL_FILES, lookup("c"), "/x"),
     "pairing, by source": pairing(LOCAL_FILES, lookup(0, by_source()), "/x"),
     "pairing, of pairs": pairing(LOCAL_FILES, lookup(by_source()), "/x"),

@@ -28,7 +28,7 @@ from deltamerge.merge.source.source import Source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, for_reading, merge_conf, session_settings
+from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, for_merging, merge_conf, session_settings
 from deltamerge.write.identity_columns import number_rows
 
 
@@ -38,8 +38,8 @@ def explain_merge(
     """Explain a merge; nothing is written, and read access to the table is enough."""
     table = command.table
     steps = Steps(table.spark, progress)
-    with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
-        conf = merge_conf(table.spark)
+    with session_settings(table.spark, for_merging(table.spark)), errors_not_logged():
+        conf = command.conf_over(merge_conf(table.spark))
         timestamp = time.time_ns() // 1000 if command.timestamp is None else command.timestamp
         with steps.step("snapshot", "loading the table's log"):
             snapshot = (command.begun or table).snapshot()

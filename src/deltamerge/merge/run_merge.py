@@ -25,10 +25,8 @@ from deltamerge.merge.source.target_reads import reads_table
 from deltamerge.merge.steps import Steps
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.session import (
-    ONE_EVALUATION,
-    PLANNING,
     errors_not_logged,
-    for_reading,
+    for_merging,
     merge_conf,
     reset_transaction,
     session_settings,
@@ -66,8 +64,7 @@ def run_merge(
     spark = command.table.spark
     timestamp = now_ms() * 1000 if command.timestamp is None else command.timestamp
     steps = Steps(spark, progress, command.statement.operation)
-    settings = {**for_reading(spark), **PLANNING, **ONE_EVALUATION}
-    with session_settings(spark, settings), errors_not_logged(), KeptSource() as kept:
+    with session_settings(spark, for_merging(spark)), errors_not_logged(), KeptSource() as kept:
         conf = command.conf_over(merge_conf(spark))
         session_transaction(conf)  # Refuses half a transaction before anything is read.
         started = replace(command, timestamp=timestamp)

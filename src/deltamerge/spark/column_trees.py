@@ -155,6 +155,12 @@ def read_classic_column(column: str, double_quoted_identifiers: bool = False) ->
 
 def _settle(node: Node) -> Node:
     """Replace the operands of printed operators by what is certain of them."""
+    if _DATE.fullmatch(node.text):
+        # It prints as a difference of numbers.
+        typed = typed_value("DATE", node.text)
+        if typed is None:
+            return Opaque((), (), complete=True, subquery=False, text=node.text, span=node.span)
+        return Literal(typed[0], typed[1], node.text, node.span)
     if not isinstance(node, Operation):
         return node
     operands = tuple(map(_settle, node.operands))
@@ -171,10 +177,7 @@ def _operand(node: Node) -> Node:
         return node
     if isinstance(node, Literal):
         # 1.5 may be a double or a decimal; whole numbers compare alike whatever their type is.
-        if _WHOLE_NUMBER.fullmatch(node.text):
+        if _WHOLE_NUMBER.fullmatch(node.text) or _DATE.fullmatch(node.text):
             return node
         return Opaque((), (), complete=True, subquery=False, text=node.text, span=node.span)
-    if isinstance(node, Opaque) and _DATE.fullmatch(node.text):
-        typed = typed_value("DATE", node.text)
-        return Literal(typed[0], typed[1], node.text, node.span) if typed else node
     return node

@@ -40,17 +40,17 @@ _FORMAT_CHECK = "spark.databricks.delta.formatCheck.enabled"
 
 # Other threads of the session see the settings below for as long as they are held. They change how Spark plans, none of
 # them what a query returns.
-PLANNING = {
+_PLANNING = {
     # What Spark infers of aliases of aliases grows beyond all bounds with the number of columns.
     "spark.sql.constraintPropagation.enabled": "false",
 }
-ONE_EVALUATION = {
+_ONE_EVALUATION = {
     # By these Spark notices that the rows of a shuffle that were lost with an executor are others when it computes them
     # again, such as random keys, and runs or fails the job anew instead of mixing both. Spark 4.2 does so by default.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
 }
-READING_MANY_FILES = {
+_READING_MANY_FILES = {
     # Above this number of paths Spark starts a job that lists them, though the log names them all.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647",
 }
@@ -149,7 +149,12 @@ def is_refusal(error: Exception) -> bool:
 def for_reading(spark: SparkSession) -> dict[str, str]:
     """Return the settings to hold while the table's files are read."""
     is_checked = (conf_value(spark, _FORMAT_CHECK) or "false").lower() != "false"
-    return {**READING_MANY_FILES, _FORMAT_CHECK: "false"} if is_checked else READING_MANY_FILES
+    return {**_READING_MANY_FILES, _FORMAT_CHECK: "false"} if is_checked else _READING_MANY_FILES
+
+
+def for_merging(spark: SparkSession) -> dict[str, str]:
+    """Return the settings to hold while a merge is planned and run."""
+    return {**for_reading(spark), **_PLANNING, **_ONE_EVALUATION}
 
 
 def settings_below(spark: SparkSession, prefix: str) -> dict[str, str]:

@@ -178,10 +178,10 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, c
         chunks, rows = list(table.column(index).chunks), table.num_rows
         order = np.arange(rows)
         for number, pairs in updating.items():
-            if name in new.updates[number] and len(pairs.rows):
+            if name in new.updates[number].settings and len(pairs.rows):
                 places = pairs.rows - start
                 rows_before, rows_after = _RowsOf(before, new, places), _RowsOf(table, new, places)
-                values = pairs.values(new.updates[number][name], name, rows_before, rows_after.column)
+                values = pairs.values(new.updates[number].settings[name], name, rows_before, rows_after.column)
                 chunks.append(values.cast(field.type))
                 order[pairs.rows - start] = rows + np.arange(len(values))
                 rows += len(values)
@@ -238,7 +238,7 @@ class _OfPairs:
 
     def __init__(self, source: _Source, pairs: RowPairs, number: int) -> None:
         self.rows = pairs.rows
-        self._source, self._holds = source, source.new.updates_hold.get(number)
+        self._source, self._holds = source, source.new.updates[number].holds
         self._of_source = TakenRows(pairs.sources)
         self._of_values = None if pairs.values is None else TakenRows(pairs.values)
 
@@ -320,7 +320,8 @@ def _updated_rows(file: ChangingFile, changing: RowPairs, schema: pa.Schema, sou
 
 
 def _updated(file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowPairs, number: int) -> pa.Table:
-    new, setting = source.new, source.new.updates[number]
+    new, clause = source.new, source.new.updates[number]
+    setting = clause.settings
     computed_of = {name for how in setting.values() if isinstance(how, RowValue) for name in how.target_names}
     read = pa.schema([field for field in schema if field.name not in setting or field.name in computed_of])
     own = _rows_of(file, read, source).take(pa.array(pairs.rows))
@@ -328,7 +329,7 @@ def _updated(file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowP
         own = changed_now(own, np.arange(len(own)), new.hidden)
     of_pairs, before = _OfPairs(source, pairs, number), _RowsOf(own, new, np.arange(len(own)))
     columns = {name: own.column(name) for name in schema.names if name not in setting}
-    for name in sorted(setting, key=lambda name: is_last(setting[name])):
+    for name in clause.ordered:
         columns[name] = of_pairs.values(setting[name], name, before, columns.__getitem__)
     updated = pa.table({name: columns[name] for name in schema.names}, schema=schema)
     _check(updated, new)
@@ -382,7 +383,7 @@ def _inserted_rows(
     clauses = taken(piece.column(new.clause), rows).fill_null(-1).to_numpy(zero_copy_only=False)
     counts = {number: int((clauses == number).sum()) for number in new.inserts}
     kinds = list(new.inserts.values())
-    if all(columns == kinds[0] for columns in kinds) and not new.inserts_hold:
+    if all(clause == kinds[0] and clause.holds is None for clause in kinds):
         # The clauses differ only in their conditions, so that rows may stay in their order.
         first = next(iter(new.inserts))
         return _made(piece, at, rows[np.isin(clauses, list(new.inserts))], first, schema, new), counts
@@ -391,9 +392,10 @@ def _inserted_rows(
 
 
 def _made(piece: pa.Table, at: int, rows: _Numbers, number: int, schema: pa.Schema, new: NewRows) -> pa.Table:
-    columns = new.inserts[number]
-    if number in new.inserts_hold:
-        _refuse_violations(taken(piece.column(new.inserts_hold[number]), rows))
+    clause = new.inserts[number]
+    columns = clause.settings
+    if clause.holds is not None:
+        _refuse_violations(taken(piece.column(clause.holds), rows))
     everything = len(rows) == piece.num_rows
 
     def staged(name: str) -> Any:  # noqa: ANN401

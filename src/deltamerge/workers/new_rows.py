@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltamerge.workers.conditions import RowCheck
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
-from deltamerge.workers.row_values import Setting, is_last, staged_names
+from deltamerge.workers.row_values import ClauseRows, is_last
 from deltamerge.workers.staged_rows import StagedRows
 from deltamerge.workers.table_columns import Shape, has_null, shaped
 
@@ -22,10 +22,9 @@ class NewRows:
     """What the rows of a table are made of.
 
     Args:
-        updates: By the number of an UPDATE clause, for each of the table's columns that it sets the column of the
-            staged rows or of `values`, or how it is computed. Rows that another clause takes leave the table.
-        inserts: By the number of an INSERT clause, for each of the table's columns the column of the staged rows, or
-            how it is computed of these.
+        updates: The UPDATE clauses by number, with columns of the staged rows or of `values`. Rows that another clause
+            takes leave the table.
+        inserts: The INSERT clauses by number, with columns of the staged rows for all of the table's columns.
         clause: The column with the number of the clause that inserts a row; None where the only one takes all rows.
         form: What files have; wherever the table's columns are named, it is by the names there.
         not_null: The paths of the table's columns and fields that are never NULL.
@@ -36,17 +35,14 @@ class NewRows:
         values: What was computed of pairs, by the rows that these name; None where nothing was.
         of_pairs: The columns of `values`.
         checks: What must hold for each row of the table.
-        updates_hold: By the number of an UPDATE clause the column, as in `updates`, that is TRUE where a row may be
-            written.
-        inserts_hold: The same of INSERT clauses.
         shapes: How the values of columns of nested types are given, by the columns.
         identities: By an identity column that INSERT clauses leave to the table its value for the first of the
             staged rows, and the step to the next one's.
     """
 
     staged: StagedRows
-    updates: Mapping[int, Mapping[str, Setting]]
-    inserts: Mapping[int, Mapping[str, Setting]]
+    updates: Mapping[int, ClauseRows]
+    inserts: Mapping[int, ClauseRows]
     clause: str | None
     form: FileForm
     not_null: frozenset[tuple[str, ...]]
@@ -57,27 +53,20 @@ class NewRows:
     values: StagedRows | None = None
     of_pairs: frozenset[str] = frozenset()
     checks: tuple[RowCheck, ...] = ()
-    updates_hold: Mapping[int, str] = field(default_factory=dict)
-    inserts_hold: Mapping[int, str] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the staged rows."""
-        set_by = (*self.updates.values(), *self.inserts.values())
-        named = [
-            *self.updates_hold.values(),
-            *self.inserts_hold.values(),
-            *(name for each in set_by for how in each.values() for name in staged_names(how)),
-        ]
-        wanted = [name for name in named if name not in self.of_pairs]
+        clauses = (*self.updates.values(), *self.inserts.values())
+        wanted = [name for clause in clauses for name in clause.names if name not in self.of_pairs]
         return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
 
     @property
     def updated_columns(self) -> tuple[str, ...]:
         """The columns that UPDATE clauses set, those that are computed of others last."""
-        settings = [(name, how) for each in self.updates.values() for name, how in each.items()]
+        settings = [(name, how) for clause in self.updates.values() for name, how in clause.settings.items()]
         last = {name for name, how in settings if is_last(how)}
         return tuple(dict.fromkeys(sorted((name for name, _ in settings), key=last.__contains__)))
 

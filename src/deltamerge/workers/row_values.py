@@ -105,6 +105,30 @@ Setting: TypeAlias = str | RowValue
 """What a column of a row becomes: what a column of the staged rows has, or what is computed."""
 
 
+@dataclass(frozen=True)
+class ClauseRows:
+    """What the rows are made of that one UPDATE or INSERT clause writes.
+
+    Args:
+        settings: What each of the table's columns becomes that the clause sets.
+        holds: The column that is TRUE where Spark found that a row's constraints hold; None where it evaluated none.
+    """
+
+    settings: Mapping[str, Setting]
+    holds: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, staged or computed, that are read for them."""
+        read = [name for setting in self.settings.values() for name in staged_names(setting)]
+        return (*read, *(() if self.holds is None else (self.holds,)))
+
+    @property
+    def ordered(self) -> list[str]:
+        """The columns that it sets, those that are computed of others last."""
+        return sorted(self.settings, key=lambda name: is_last(self.settings[name]))
+
+
 def staged_names(setting: Setting) -> tuple[str, ...]:
     """Return the staged columns that are read for a column."""
     return (setting,) if isinstance(setting, str) else tuple(setting.source.values())

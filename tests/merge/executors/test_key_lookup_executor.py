@@ -326,9 +326,9 @@ def test_spark_evaluates_conditions_that_compute_of_the_target(spark: SparkSessi
         ),
         (
             "t.id = s.id",
-            "MATCHED THEN UPDATE SET age = t.age + 1",
+            "MATCHED THEN UPDATE SET age = abs(t.age)",
             "changed_rows",
-            "an UPDATE computes a value from the target's row",
+            "Spark computes a value that an UPDATE sets from the target's row",
         ),
         (
             "t.id = s.id",
@@ -338,9 +338,9 @@ def test_spark_evaluates_conditions_that_compute_of_the_target(spark: SparkSessi
         ),
         (
             "t.id = s.id",
-            "NOT MATCHED BY SOURCE THEN UPDATE SET age = 0",
+            "NOT MATCHED BY SOURCE THEN UPDATE SET age = abs(t.age)",
             "changed_rows",
-            "an UPDATE computes its values from the target's row",
+            "Spark computes a value that a NOT MATCHED BY SOURCE clause sets",
         ),
         (
             "t.id = s.id",

@@ -20,6 +20,7 @@ from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.limits import LIMITS
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, counts_by_clause, read_numbers, write_pairs
+from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 DAY = date(2024, 2, 29)
@@ -75,7 +76,7 @@ def found(pairs: Pairs) -> list[tuple[int, int, int]]:
 
 
 def test_rows_that_go_to_another_partition(tmp_path: Path) -> None:
-    lookup = Lookup(tmp_path, {"sp": ["a", "b", "", None]}, updates={0: {"p": "sp"}, 1: {}})
+    lookup = Lookup(tmp_path, {"sp": ["a", "b", "", None]}, updates={0: ClauseRows({"p": "sp"}), 1: ClauseRows({})})
     lookup.recipe.clauses.moving = {0: ("p",)}
     of_a = lookup.pairs("a", row_pairs([1, 3, 4, 6, 7], [0, 1, 2, 3, 0], [0, 0, 0, 1, NO_CLAUSE]))
     of_b = lookup.pairs("b", row_pairs([5], [1], [0]))
@@ -91,7 +92,7 @@ def test_rows_that_go_to_another_partition(tmp_path: Path) -> None:
 
 
 def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
-    lookup = Lookup(tmp_path, {"sp": ["x"]}, updates={-2: {"p": "computed", "day": "then"}})
+    lookup = Lookup(tmp_path, {"sp": ["x"]}, updates={-2: ClauseRows({"p": "computed", "day": "then"})})
     lookup.recipe.clauses.moving = {-2: ("p", "day")}
     lookup.recipe.pair_values.names = frozenset({"computed", "then"})
     values = lookup.stage("values", {"computed": ["b", "a"], "then": [DAY, date(1, 1, 1)]})
@@ -107,7 +108,7 @@ def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("day", "reason"), [(None, "would be NULL"), (4_000_000, "Python does not know")])
 def test_days_that_are_left_to_spark(tmp_path: Path, day: int | None, reason: str) -> None:
     days = pa.array([day], pa.int32()).cast(pa.date32())
-    lookup = Lookup(tmp_path, {"then": cast(Any, days)}, updates={0: {"day": "then"}})
+    lookup = Lookup(tmp_path, {"then": cast(Any, days)}, updates={0: ClauseRows({"day": "then"})})
     lookup.recipe.clauses.moving = {0: ("day",)}
     with pytest.raises(Declined, match=reason):
         moved_rows(cast(Any, lookup), [lookup.pairs("a", row_pairs([0], [0], [0]))], None)
@@ -120,7 +121,7 @@ def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
         "then": [DAY] * 6,
         "by": [0, 0, 0, 0, 1, 2],
     }
-    inserts = {0: {"p": "sp", "day": "then"}, 1: {"p": "other", "day": "then"}}
+    inserts = {0: ClauseRows({"p": "sp", "day": "then"}), 1: ClauseRows({"p": "other", "day": "then"})}
     lookup = Lookup(tmp_path, source, inserts=inserts, clause="by")
     matched = lookup.pairs("a", row_pairs([9], [2], [NO_CLAUSE]))
     moved = lookup.pairs("x", row_pairs([1], [2], [0]))
@@ -138,7 +139,7 @@ def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
 
 def test_so_many_rows_are_several_files(tmp_path: Path) -> None:
     source: dict[str, list[Any]] = {"sp": ["a"] * 5, "then": [DAY] * 5}
-    lookup = Lookup(tmp_path, source, inserts={0: {"p": "sp", "day": "then"}}, clause=None)
+    lookup = Lookup(tmp_path, source, inserts={0: ClauseRows({"p": "sp", "day": "then"})}, clause=None)
     (partition,) = partitions_of(cast(Any, lookup), [], [], {}).each
     assert partition.inserted == ((0, 1), (1, 3), (3, 5))
     lookup.execution.limits = replace(LIMITS, partitions=0)

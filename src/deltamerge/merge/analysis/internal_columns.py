@@ -54,6 +54,10 @@ class InternalColumns:
     """The number of a block of 4,096 rows in a set of rows."""
     block_words = _Name("block_words")
     """The block's bits, as words of 64 rows."""
+    pair_values = _Name("pair_values")
+    """The number of the row of values that is computed of a pair."""
+    pair_clause = _Name("pair_clause")
+    """The code of the clause that takes a pair."""
     packed = _Name("packed")
     """The rows that one joined row becomes."""
 

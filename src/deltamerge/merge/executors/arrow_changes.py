@@ -6,7 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from deltamerge.spark.nested_types import inner_types
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, writing
 from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.row_tracking import Origin
-from deltamerge.workers.row_values import Setting
+from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.staged_rows import SPARK_VERSION, StagedRows
 from deltamerge.write.data_files import WrittenFiles, change_folder, files_of_tasks
 from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
@@ -229,14 +229,12 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
     stored = {name: field for name, field in table.columns.items() if name not in partition_columns}
     new = NewRows(
         staged=changes.lookup.staged.rows,
-        updates={number: _by_stored_name(setting, stored) for number, setting in columns.updates.items()},
-        inserts={number: _by_stored_name(setting, table.columns) for number, setting in columns.inserts.items()},
+        updates={number: _by_stored_name(clause, stored) for number, clause in columns.updates.items()},
+        inserts={number: _by_stored_name(clause, stored) for number, clause in columns.inserts.items()},
         clause=columns.clause,
         form=file_form(execution),
         values=changes.values,
         of_pairs=changes.lookup.recipe.pair_values.names,
-        updates_hold=columns.updates_hold,
-        inserts_hold=columns.inserts_hold,
         identities=_identities(changes),
         not_null=frozenset(
             _physical_path(execution, path) for path in table.not_null if path[0] not in partition_columns
@@ -293,15 +291,17 @@ def _identities(changes: ArrowChanges) -> dict[str, tuple[int, int]]:
     return {stored[c.name].name: (numbers.first_value(c), c.step) for c in columns if c.name in given}
 
 
-def _by_stored_name(setting: Mapping[str, Setting], stored: Mapping[str, pa.Field]) -> dict[str, Setting]:
-    return {stored[name].name: how for name, how in setting.items() if name in stored}
+def _by_stored_name(clause: ClauseRows, stored: Mapping[str, pa.Field]) -> ClauseRows:
+    return replace(clause, settings={stored[n].name: how for n, how in clause.settings.items() if n in stored})
 
 
 def _bytes_read(changes: ArrowChanges, new: NewRows) -> float:
     share = 1.0
     if changes.lookup.execution.writes_deletion_vectors and not changes.writes_change_data:
         # Of a changed row only what its UPDATE leaves as it was is read in its file.
-        kept = [name for name in new.schema.names if any(name not in setting for setting in new.updates.values())]
+        kept = [
+            name for name in new.schema.names if any(name not in clause.settings for clause in new.updates.values())
+        ]
         share = len(kept) / len(new.schema)
     return changes.lookup.staged.bytes + share * sum(pairs.file.size for pairs in changes.found)
 

@@ -159,21 +159,14 @@ def generate_inserts_only_output(
     names = merge.names
     rows = evaluate_clauses(source.renamed(), merge, "not_matched", values=True)
     number = F.col(names.clause("not_matched"))
-    writing = {
-        clause.number: generate_all_action_exprs(merge, clause, defaults)
-        for clause in merge.not_matched
-        if clause.action == "insert"
-    }
+    writing = {clause.number: generate_all_action_exprs(merge, clause, defaults) for clause in merge.inserting}
     nothing = [F.lit(None).cast(field.dataType) for field in merge.output_schema.fields]
     columns = generate_clause_output_exprs(merge.not_matched, writing, number, nothing)
     if logger.isEnabledFor(logging.DEBUG):
         shown = "\n".join(f"  {column}" for column in columns)
         logger.debug("prepareInsertsOnlyOutputDF: not matched expressions\n%s", shown)
     output_names = tuple(names.output(i) for i in range(len(columns)))
-    taken = F.lit(False)
-    for clause in merge.not_matched:
-        if clause.action == "insert":
-            taken = taken | (number == F.lit(clause.number))
+    taken = number.isin(*writing)
     flags = generated_flags(merge, ("not_matched",))
     frame = rows.frame.where(taken).select(
         *(column.alias(name) for name, column in zip(output_names, columns, strict=True)),

@@ -62,7 +62,7 @@ def evaluate_pairs(frames: PairFrames) -> tuple[tuple[Pairs, ...], StagedRows | 
         staged = _staged(frames, _evaluated(frames, numbered), count)
     if not recipe.undecided:
         return numbered, staged
-    codes = open_staged(execution.files, staged, [merge.names.change]).column(0)
+    codes = open_staged(execution.files, staged, [merge.names.pair_clause]).column(0)
     return _taken(numbered, codes.fill_null(NO_CLAUSE).to_numpy()), staged
 
 
@@ -75,7 +75,7 @@ def _staged(frames: PairFrames, evaluated: DataFrame, count: int) -> StagedRows:
     execution, recipe, number = (
         frames.lookup.execution,
         frames.lookup.recipe,
-        frames.lookup.execution.merge.names.source_row_index,
+        frames.lookup.execution.merge.names.pair_values,
     )
     limits, width = execution.limits, 2 + len(recipe.pair_values.names)
     if count * width <= limits.collected_values:
@@ -126,7 +126,7 @@ def _first_of_each(clauses: _Numbers) -> _Numbers:
 def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
     """Return the row of values of each pair, the code of the clause that takes it, and what this sets."""
     execution, recipe, merge = frames.lookup.execution, frames.lookup.recipe, frames.lookup.execution.merge
-    names, number, code = merge.names, merge.names.source_row_index, merge.names.change
+    names, number, code = merge.names, merge.names.pair_values, merge.names.pair_clause
     rows = _with_clauses(frames.valued(found, number, code), recipe, merge, code)
     values = [F.col(name) for name in recipe.pair_values.holds.values()]
     for update in recipe.clauses.updates:

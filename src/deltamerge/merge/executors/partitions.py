@@ -22,7 +22,7 @@ from deltamerge.workers.row_pairs import (
     unmatched,
     write_numbers,
 )
-from deltamerge.workers.row_values import Setting
+from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.staged_rows import StagedRows, in_plain_numbers, open_staged, taken
 from deltamerge.write.layout import partition_folders
 
@@ -119,8 +119,8 @@ def _setting(staged: StagedSource, code: int, columns: Sequence[str]) -> list[st
     return [_staged_name(staged.columns.updates[code], column) for column in columns]
 
 
-def _staged_name(setting: Mapping[str, Setting], column: str) -> str:
-    how = setting[column]
+def _staged_name(clause: ClauseRows, column: str) -> str:
+    how = clause.settings[column]
     # Of new rows the partition has to be known before they are written.
     assert isinstance(how, str)
     return how
@@ -173,15 +173,15 @@ def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:
     execution, staged = lookup.execution, lookup.staged
     columns, clause = execution.snapshot.metadata.partition_columns, staged.columns.clause
     inserts, clauses = staged.columns.inserts, [] if clause is None else [clause]
-    wanted = [*clauses, *(_staged_name(setting, column) for setting in inserts.values() for column in columns)]
+    wanted = [*clauses, *(_staged_name(clause_rows, column) for clause_rows in inserts.values() for column in columns)]
     rows = open_staged(execution.files, staged.rows, list(dict.fromkeys(wanted)))
     is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.row_count)
     taken_by = None if clause is None else rows.column(clause).cast(pa.int32())
     by_folders = defaultdict[str, list[_Numbers]](list)
-    for number, setting in inserts.items():
+    for number, clause_rows in inserts.items():
         new = is_new if taken_by is None else is_new & pc.equal(taken_by, number).fill_null(False).to_numpy()
         places = np.flatnonzero(new)
-        values = [taken(rows.column(_staged_name(setting, column)), places) for column in columns]
+        values = [taken(rows.column(_staged_name(clause_rows, column)), places) for column in columns]
         for folders, rows_there in _by_folders(lookup, columns, values, {}):
             by_folders[folders].append(places[rows_there])
     return {folders: np.sort(np.concatenate(each)) for folders, each in by_folders.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -21,7 +21,7 @@ from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of, row_
 from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.spark import columns as F
 from deltamerge.workers.conditions import ClauseChoice
-from deltamerge.workers.row_values import Setting
+from deltamerge.workers.row_values import ClauseRows, Setting
 from deltamerge.write.identity_columns import identity_column
 
 
@@ -31,31 +31,26 @@ class StagedColumns:
 
     Args:
         own: The columns that are the source's as they are, by name: their positions there.
-        updates: By the code of an UPDATE clause, for each of the table's columns that it sets the column, or how
-            PyArrow computes it.
+        updates: The UPDATE clauses by code, with the staged columns and those that Spark computes of pairs.
         matched: The column with the number of the MATCHED clause that takes the row where it matches, NULL where none
             changes anything; None where the first one takes all, and where it depends on the target's row.
-        inserts: The same by the number of an INSERT clause for all of the table's columns.
+        inserts: The INSERT clauses by number.
         clause: The column with the number of the INSERT clause that takes the row; None where the only one takes all.
         computed: The columns that are not the source's own, as expressions over the evaluated rows.
         derivations: What is added to these before.
         values: By the number of a MATCHED clause the positions of its values that these read.
-        updates_hold: By the code of an UPDATE clause the column that says whether constraints hold.
-        inserts_hold: The same of INSERT clauses.
         chosen: Those of the computed ones that hold clauses' numbers and need no Spark.
     """
 
     own: Mapping[str, int]
-    updates: Mapping[int, Mapping[str, Setting]] = field(default_factory=dict)
+    updates: Mapping[int, ClauseRows] = field(default_factory=dict)
     matched: str | None = None
-    inserts: Mapping[int, Mapping[str, Setting]] = field(default_factory=dict)
+    inserts: Mapping[int, ClauseRows] = field(default_factory=dict)
     clause: str | None = None
     computed: Mapping[str, Column] = field(default_factory=dict)
     chosen: Mapping[str, ClauseChoice] = field(default_factory=dict)
     derivations: tuple[Derivation, ...] = ()
     values: Mapping[int, Collection[int]] = field(default_factory=dict)
-    updates_hold: Mapping[int, str] = field(default_factory=dict)
-    inserts_hold: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def needs_spark(self) -> bool:
@@ -81,11 +76,14 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
     columns, clauses = _Columns(execution, recipe), recipe.clauses
     for index in recipe.keys.source:
         columns.of_source(index)
+    of_pairs = recipe.pair_values
     updated = {
-        code_of(clause): columns.of_clause(clause, recipe.pair_values.columns.get(code_of(clause), {}))
-        for clause in clauses.updates
+        code_of(update): ClauseRows(
+            columns.of_clause(update, of_pairs.columns.get(code_of(update), {})),
+            of_pairs.holds.get(code_of(update)) if recipe.reads_pairs else columns.derive(update),
+        )
+        for update in clauses.updates
     }
-    updates_hold = recipe.pair_values.holds if recipe.reads_pairs else columns.derive(clauses.updates)
     for index in (*sorted(recipe.pair_values.source), *recipe.choices.source_columns):
         columns.of_source(index)
     matched = None
@@ -94,8 +92,7 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         matched = columns.compute(names.clause("matched"), F.when(taken.isin(*numbers), taken))
         columns.choose(matched, arrow.source_choice(merge.matched, numbers))
     inserting = merge.inserting
-    inserted = {clause.number: columns.of_clause(clause) for clause in inserting}
-    inserts_hold = columns.derive(inserting)
+    inserted = {insert.number: ClauseRows(columns.of_clause(insert), columns.derive(insert)) for insert in inserting}
     clause = None
     if inserting and any(c.clause.condition is not None or c.action != "insert" for c in merge.not_matched):
         clause = columns.compute(names.clause("not_matched"), F.col(names.clause("not_matched")))
@@ -111,8 +108,6 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         chosen=columns.chosen,
         derivations=tuple(columns.derivations),
         values=columns.values,
-        updates_hold=updates_hold,
-        inserts_hold=inserts_hold,
     )
 
 
@@ -130,22 +125,15 @@ class _Columns:
         self.computed.setdefault(name, column)
         return name
 
-    def derive(self, clauses: Sequence[ResolvedClause]) -> dict[int, str]:
-        """Compute what the clauses' rows need besides.
-
-        Returns:
-            By their numbers the columns that say whether constraints hold.
-        """
-        found = {}
-        for clause in clauses:
-            derivation = derivation_of(self._execution, clause)
-            if derivation is not None:
-                self.derivations.append(derivation)
-                for index in derivation.inputs:
-                    self._reading(clause, index)
-                if derivation.checks:
-                    found[clause.number] = self.compute(derivation.holds, F.col(derivation.holds))
-        return found
+    def derive(self, clause: ResolvedClause) -> str | None:
+        """Compute what a clause's rows need besides; return the column that says whether constraints hold."""
+        derivation = derivation_of(self._execution, clause)
+        if derivation is None:
+            return None
+        self.derivations.append(derivation)
+        for index in derivation.inputs:
+            self._reading(clause, index)
+        return self.compute(derivation.holds, F.col(derivation.holds)) if derivation.checks else None
 
     def _reading(self, clause: ResolvedClause, index: int) -> None:
         if clause.clause.kind == "matched":

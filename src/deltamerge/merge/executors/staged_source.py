@@ -45,7 +45,6 @@ from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import collected, python_workers
 from deltamerge.workers.decoded_files import DECODED_SCHEMA, decoding, decoding_work
 from deltamerge.workers.key_index import KeyIndex
-from deltamerge.workers.row_values import staged_names
 from deltamerge.workers.staged_rows import (
     STAGED_SUFFIX,
     TOO_MANY,
@@ -146,8 +145,7 @@ def _in_place(execution: Execution, recipe: LookupRecipe, columns: StagedColumns
     merge, limits = execution.merge, execution.limits
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
     wanted: dict[str, pa.DataType] = {}
-    settings = (how for each in (*columns.updates.values(), *columns.inserts.values()) for how in each.values())
-    set_to = {name for how in settings for name in staged_names(how)}
+    set_to = {name for clause in (*columns.updates.values(), *columns.inserts.values()) for name in clause.names}
     taken = [index for name, index in columns.own.items() if name in set_to]
     looked_at = [*taken, *recipe.keys.source, *recipe.choices.source_columns, *sorted(recipe.pair_values.source)]
     for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
