@@ -30,7 +30,7 @@ from deltamerge.log.actions import Action, AddFile, Protocol
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors
 from deltamerge.log.paths import decode_path
 from deltamerge.log.snapshot import Snapshot, load_snapshot
-from deltamerge.merge.executors.execution import NOTHING_WRITTEN, MergeChanges
+from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.planning.target_files import ScanSizes, TargetFiles
 from deltamerge.skipping.predicates import ALWAYS, NEVER

@@ -13,7 +13,7 @@ from deltamerge.commands.optimize import compact
 from deltamerge.commands.rewriting import by_partition
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.command import MergeIntoCommand
-from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import MergeOutcome, Progress
 from deltamerge.merge.run_merge import run_merge
 from deltamerge.spark.config import AutoCompactConf, CommandConf

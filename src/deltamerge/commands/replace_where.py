@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from deltamerge.commands.delete_update import delete_statement
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand
-from deltamerge.merge.executors.execution import AppendedRows
+from deltamerge.merge.executors.merge_changes import AppendedRows
 from deltamerge.merge.run_merge import run_merge
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.merge_ast import Expression

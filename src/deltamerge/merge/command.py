@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.executors.execution import AppendedRows
+from deltamerge.merge.executors.merge_changes import AppendedRows
 from deltamerge.merge.planning.plan import Alternative
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.config import MergeConf

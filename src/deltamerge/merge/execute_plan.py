@@ -6,11 +6,12 @@ import logging
 from dataclasses import replace
 
 from deltamerge.merge.executors.classic import execute_classic
-from deltamerge.merge.executors.execution import Execution, MergeChanges, keep_source
+from deltamerge.merge.executors.execution import Execution, keep_source
 from deltamerge.merge.executors.insert_only import execute_insert_only
 from deltamerge.merge.executors.job_errors import is_lost_source, source_failed_repeatedly, translated_of_merge
 from deltamerge.merge.executors.key_lookup import execute_key_lookup
 from deltamerge.merge.executors.low_shuffle import execute_low_shuffle
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.whole_files import execute_whole_files
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined, RowsCompete

@@ -12,8 +12,8 @@ from dataclasses import replace
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.execute_plan import execute_plan
-from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.executors.job_errors import translating
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.preparation import prepare
 from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait

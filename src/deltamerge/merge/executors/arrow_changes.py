@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +14,14 @@ from pyspark.sql.types import StructType
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.paths import decode_path
-from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
+from deltamerge.merge.executors.execution import Execution, file_form
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import code_of
+from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.row_counts import RowCounts, changes_of, writing_step
 from deltamerge.merge.executors.staged_source import Lookup
-from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
+from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import PARQUET_CODECS
@@ -39,8 +39,6 @@ from deltamerge.write.data_files import WrittenFiles, change_folder, files_of_ta
 from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
 from deltamerge.write.identity_columns import RowNumbers, identity_column
 from deltamerge.write.patching import patchable
-
-logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ def write_changes(changes: ArrowChanges) -> MergeChanges:
 def _partitions(changes: ArrowChanges) -> Partitions:
     """Find the partitions that get files, and make their folders."""
     touched = {file.path for file in changes.touched.rewrite}
-    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in sorted(touched)))
+    log_matched_files(sorted(touched))
     pairs = sorted((p for p in changes.found if p.file.path in touched), key=lambda pairs: -pairs.file.size)
     execution = changes.lookup.execution
     changed, moved = moved_rows(changes.lookup, pairs, changes.values)

@@ -15,9 +15,10 @@ from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.classic_vectors import delete_rows, fit_the_driver
-from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, unmatched_by_number, write_inserts
 from deltamerge.merge.executors.job_errors import assigning_values
+from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
     changes_of,

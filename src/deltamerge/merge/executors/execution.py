@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import repeat
 
 import pyarrow as pa
 from pyspark.sql import Column
 
-from deltamerge.log.actions import AddFile, Metadata
+from deltamerge.log.actions import Metadata
 from deltamerge.log.features.row_tracking import materialized_columns
-from deltamerge.log.paths import decode_path
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
-from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.output.clause_expressions import generate_action_expr
 from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.merge.output.identity_columns import with_identities
+from deltamerge.merge.planning.computed_values import derived_of
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.derived_columns import derived_of
 from deltamerge.merge.planning.fit import stored_columns
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.plan import Alternative, MergePlan
@@ -44,13 +41,10 @@ from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import HiddenColumns
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import fitted
-from deltamerge.write.data_files import WriteTarget, WrittenFiles
+from deltamerge.write.data_files import WriteTarget
 from deltamerge.write.defaults import column_defaults
-from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
 from deltamerge.write.identity_columns import RowNumbers
 from deltamerge.write.layout import bin_size, records_per_file
-
-NOTHING_WRITTEN = WrittenFiles((), (), ())
 
 
 @dataclass(frozen=True)
@@ -234,60 +228,3 @@ def file_form(execution: Execution) -> FileForm:
     new = (stored[name].name for name in merge.output_schema.names if name not in merge.target_schema.names)
     columns = pa.schema([field for name, field in stored.items() if name not in partitions])
     return FileForm(columns, tuple(new) if merge.evolves_schema else (), execution.row_tracking)
-
-
-@dataclass(frozen=True)
-class AppendedRows:
-    """Rows that were written before, to be committed with what a statement changes.
-
-    Args:
-        written: Their files; change files for the case that the statement has some.
-        metadata: The table's from then on; None where it stays.
-        parameters: What the history shows of the write.
-    """
-
-    written: WrittenFiles
-    metadata: Metadata | None
-    parameters: Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class MergeChanges:
-    """What a plan found and wrote.
-
-    Args:
-        second_scan_rows: Rows of the source in a second scan, -1 where there was none.
-        target: The files that were read, and what rows were looked for in them.
-        touched: What the first scan found; its `rewrite` files are replaced.
-        summary: What is known of the source's keys; None where it was read once.
-        vectors: What became of touched files whose changed rows are deleted by deletion vectors.
-        finds_rows: Returns whether a row of other files matches the source, or is one that a BY SOURCE clause takes;
-            None where the source cannot be asked again.
-        appended: What is committed besides; the commit is then a write's.
-    """
-
-    execution: Execution
-    source_rows: int
-    target: TargetFiles
-    touched: TouchedFiles
-    summary: SourceSummary | None
-    written: WrittenFiles = NOTHING_WRITTEN
-    inserted: int = 0
-    inserted_by_clause: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    copied: int = 0
-    second_scan_rows: int = -1
-    vectors: VectorChanges = NO_VECTORS
-    finds_rows: Callable[[Sequence[AddFile]], bool] | None = None
-    appended: AppendedRows | None = None
-
-    @property
-    def names_files_in_folder(self) -> bool:
-        """Whether the commit names a file in the merge's folder; change data has another."""
-        below = f"{self.execution.folder}/"
-        changes = (decode_path(file.path) for file in self.written.change_files)
-        return bool(self.written.files or self.vectors.kept) or any(map(str.startswith, changes, repeat(below)))
-
-    @property
-    def removed_files(self) -> tuple[AddFile, ...]:
-        kept = {file.path for file in self.vectors.kept}
-        return tuple(file for file in self.touched.rewrite if file.path not in kept)

@@ -9,8 +9,9 @@ from functools import partial
 from pyspark.sql import Column, Observation
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.execution import Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import assigning_values
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
     counted,

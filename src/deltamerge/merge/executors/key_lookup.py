@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors import arrow_changes, spark_changes
 from deltamerge.merge.executors.arrow_changes import ArrowChanges
-from deltamerge.merge.executors.execution import Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import (
     Pairs,
     find_pairs,
@@ -27,6 +27,7 @@ from deltamerge.merge.executors.key_matching import (
 )
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe
 from deltamerge.merge.executors.matches import Matches, find_matches
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
 from deltamerge.merge.executors.spark_changes import SparkChanges
@@ -136,7 +137,7 @@ def _by_spark(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> 
         matches = _matches_of(recipe, found, staged.row_count)
     _check_competing(execution, matches.has_competing)
     source = source_rows(pairs.source_frame(), merge)
-    changes = SparkChanges(execution, staged.summary, target, source, pairs.touched, matches)
+    changes = SparkChanges(execution, staged.summary, target, source, pairs.joined, matches)
     return spark_changes.write_changes(changes)
 
 

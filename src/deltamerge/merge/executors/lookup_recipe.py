@@ -16,8 +16,8 @@ from deltamerge.merge.analysis.resolved_merge import (
     values_of,
 )
 from deltamerge.merge.planning.changed_rows import moving_columns, reached, takes_all
+from deltamerge.merge.planning.computed_values import checks_in_arrow, derived_of, value_in_arrow
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.derived_columns import checks_in_arrow, derived_of, value_in_arrow
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
 from deltamerge.merge.source.key_summary import ranged_keys
 from deltamerge.workers.conditions import ClauseChoice, RowCheck

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.executors.execution import Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.matches import NO_MATCHES, Matches, find_matches
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.spark_changes import SparkChanges, write_changes
 from deltamerge.merge.executors.target_scan import finds_rows, first_side, target_side
 from deltamerge.merge.executors.touched_files import find_touched_files

@@ -65,7 +65,7 @@ class PairFrames:
     def _of_target(self) -> list[tuple[int, StructField]]:
         return _those(self.lookup.execution.merge.target_schema, self.lookup.recipe.pair_values.target)
 
-    def touched(self, _: str, files: Sequence[AddFile]) -> tuple[Rows, None]:
+    def joined(self, _: str, files: Sequence[AddFile]) -> tuple[Rows, None]:
         """Return the rows of both sides that belong together, of touched files."""
         paths = {file.path for file in files}
         of_files = [pairs for pairs in self.found if pairs.file.path in paths]

@@ -11,7 +11,8 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
-from deltamerge.merge.executors.execution import Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.merge.executors.changed_frames import ChangedRows
-from deltamerge.merge.executors.execution import NOTHING_WRITTEN, Execution, MergeChanges, file_form
+from deltamerge.merge.executors.execution import Execution, file_form
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.matches import Matches
+from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.row_counts import (
     RowCounts,
     changes_of,
@@ -25,7 +25,7 @@ from deltamerge.merge.executors.row_counts import (
     observing_clauses,
 )
 from deltamerge.merge.executors.target_scan import scan_rows
-from deltamerge.merge.executors.touched_files import TRACE, TouchedFiles
+from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
 from deltamerge.merge.executors.written_rows import collect_output, put_together, table_columns, write_output
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.frames import Rows
@@ -39,8 +39,6 @@ from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import Patch, patch_files, patchable
-
-logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def write_changes(changes: SparkChanges) -> MergeChanges:
     merge, steps = execution.merge, execution.steps
     files = tuple(changes.touched.values())
     touched = TouchedFiles(files, (), matches.rows_by_clause, matches.has_competing)
-    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in changes.touched))
+    log_matched_files(changes.touched)
     if files:
         execution.refuse_append_only()
     written, counts = NOTHING_WRITTEN, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -168,8 +168,12 @@ def _touched(
     matched = {row["file"] for row in found if row["matches"]}
     rewrite = tuple(files[file_key(name)] for name in sorted(touched))
     only_matched = tuple(files[file_key(name)] for name in sorted(matched - touched))
-    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {f.path}" for f in rewrite))
+    log_matched_files(file.path for file in rewrite)
     return TouchedFiles(rewrite, only_matched, counts, has_multiple_matches=any(row["multiple"] for row in found))
+
+
+def log_matched_files(paths: Iterable[str]) -> None:
+    logger.log(TRACE, "findTouchedFiles: matched files:\n%s", "\n".join(f"  {path}" for path in paths))
 
 
 def _takes(clause: ResolvedClause, names: InternalColumns) -> Column:

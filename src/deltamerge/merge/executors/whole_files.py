@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import record_count
-from deltamerge.merge.executors.execution import Execution, MergeChanges
+from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFiles
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.scan.partition_rows import files_where

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from deltamerge.merge.analysis.join_keys import PlainKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, TakeTarget
 from deltamerge.merge.output.identity_columns import generated_identities
+from deltamerge.merge.planning.computed_values import derived_of, value_in_arrow
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.derived_columns import derived_of, value_in_arrow
 from deltamerge.merge.planning.fit import (
     PARQUET_CODECS,
     Fits,

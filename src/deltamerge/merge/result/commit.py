@@ -13,7 +13,7 @@ from deltamerge.log.actions import Action, AddCDCFile, Metadata
 from deltamerge.log.change_feed import ChangedFile, changed_files
 from deltamerge.log.commits import Commit
 from deltamerge.log.features.deletion_vectors import vector_path
-from deltamerge.merge.executors.execution import MergeChanges
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.result.metrics import metrics_of, operation_metrics, operation_parameters

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.executors.execution import AppendedRows, MergeChanges
+from deltamerge.merge.executors.merge_changes import AppendedRows, MergeChanges
 from deltamerge.merge.planning.target_files import partition_count
 
 WRITING_STEPS = ("write_all_changes", "write_only_inserts")

@@ -11,8 +11,8 @@ from pyroaring import BitMap64
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors, with_only
 from deltamerge.log.paths import canonical_path
-from deltamerge.merge.executors.execution import MergeChanges
 from deltamerge.merge.executors.job_errors import is_stopped
+from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.source.target_reads import reads_table
 from deltamerge.spark.session import SPARK_ERRORS
