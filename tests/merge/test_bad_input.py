@@ -169,7 +169,7 @@ def test_text_that_is_no_number(spark: SparkSession, tmp_path: Path) -> None:
         upsert(spark, path, [(2, "7", 1), (1, "x", 1)]).whenMatchedUpdate(set={"age": "s.name"}).execute()
     assert isinstance(caught.value, NumberFormatException)
     assert caught.value.getCondition() == "CAST_INVALID_INPUT"
-    where = "The value 'x' of the source's s.name in the source row with the key"
+    where = "The STRING value 'x' of the source's s.name in the source row with the key"
     assert f'{where} {{"id":"1"}} cannot be cast to INT' in str(caught.value)
 
 
@@ -185,10 +185,10 @@ def test_a_value_of_a_star_that_cannot_be_cast(spark: SparkSession, tmp_path: Pa
         merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
         with unchanged(path), pytest.raises(UnfitValueException) as caught:
             merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
-        assert "The value 'soon' of the source's" in str(caught.value)
+        assert "The STRING value 'soon' of the source's" in str(caught.value)
         assert f"column `{column}`" in str(caught.value) or f"key `{column}`" in str(caught.value)
         explained = merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().plan(analyze=True)
-        assert "The value 'soon'" in str(explained)
+        assert "The STRING value 'soon'" in str(explained)
 
 
 def test_null_for_a_not_null_column(spark: SparkSession, tmp_path: Path) -> None:

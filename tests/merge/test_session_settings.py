@@ -169,9 +169,10 @@ if not CONNECT:
         for call in wrong:
             with pytest.raises(PySparkException):
                 call()
-        assert job_ids(spark) == before
+        assert job_ids(spark) <= before
         merge.whenMatchedDelete().execute()
-        assert job_ids(spark) > before
+        # Of a thousand jobs Spark forgets the first ones.
+        assert job_ids(spark) - before
 
 
 def job_ids(spark: SparkSession) -> set[int]:

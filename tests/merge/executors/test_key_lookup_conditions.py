@@ -91,10 +91,10 @@ def test_a_column_that_files_lack(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("condition", "values"),
     [
-        ("s.v > t.v", {"v": "s.v + 1"}),
+        ("s.v > t.v", {"v": "abs(s.v)"}),
         ("s.v + 1 > t.v", {"v": "s.v"}),
-        ("s.v > t.small", {"small": "s.v"}),
-        ("s.v > t.v", {"v": "t.v + s.v"}),
+        ("s.v > t.small", {"small": "abs(s.v)"}),
+        ("s.v > t.v", {"v": "greatest(t.v, s.v)"}),
         ("s.v > t.x", {"v": "s.v"}),
     ],
 )
