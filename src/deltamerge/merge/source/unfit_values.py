@@ -104,7 +104,7 @@ def _error(cast: _Cast, value: str, keys: str | None) -> UnfitValueException:
         _CONDITION,
         f"The STRING value '{value}' of the source's {cast.sql}{row} cannot be cast to {wanted}: {use} {cast.column}. "
         "Nothing was changed. Correct the value, or leave the row out by a filter such as "
-        f"try_cast({cast.sql} AS {wanted}) IS NOT NULL; `upsert` with `quarantine` merges the other rows and writes such "
-        "ones to a table of their own.",
+        f"try_cast({cast.sql} AS {wanted}) IS NOT NULL; `upsert` with `quarantine` merges the other rows and writes "
+        "such ones to a table of their own.",
         parameters={"expression": f"'{value}'", "sourceType": '"STRING"', "targetType": f'"{wanted}"'},
     )
