@@ -163,6 +163,24 @@ def test_not_null_is_checked_before_what_a_generated_column_must_be(spark: Spark
     assert caught.value.getCondition() == "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"
 
 
+def test_a_name_of_both_sides(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+        upsert(spark, path, [(1, "x", 1)], on="id = s.id").whenMatchedDelete().execute()
+    assert caught.value.getCondition() == "AMBIGUOUS_REFERENCE"
+    assert "Reference `id` is ambiguous in ON: it could be" in str(caught.value)
+    assert "Write which side's column it is, such as `" in str(caught.value)
+
+
+def test_replacing_rows_by_a_column_that_does_not_exist(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    rows = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)])
+    with unchanged(path), pytest.raises(AnalysisException, match="`idd` cannot be resolved") as caught:
+        write_delta(rows, path, mode="overwrite", replace_where="idd = 1")
+    assert "In: replaceWhere = idd = 1" in str(caught.value)
+    assert "__dm" not in str(caught.value)
+
+
 def test_text_that_is_no_number(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(UnfitValueException) as caught:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from deltamerge.commands.delete_update import delete_statement
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.analysis_errors import own_error
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.merge_changes import AppendedRows
 from deltamerge.merge.run_merge import run_merge
+from deltamerge.merge.statement import to_column
+from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.constraints import columns_in
@@ -39,6 +43,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     assert condition is not None
     if notes.transaction is not None and notes.transaction.is_in(snapshot):
         return None
+    _check_resolved(condition, table, snapshot)
     definition = written_definition(snapshot, table.name, asked, frame.schema)
     folder = data_folder(definition.properties)
     has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
@@ -62,3 +67,12 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         # Where no row was deleted from within a file, the new files themselves say what was inserted.
         table.store.delete_folder(change_folder(folder))
     return outcome.version
+
+
+def _check_resolved(condition: Expression, table: Table, snapshot: Snapshot) -> None:
+    """Refuse a condition over columns that the table lacks, before anything is written."""
+    try:
+        # Over Connect it is analyzed when the schema is asked for.
+        _ = empty_frame(table.spark, spark_schema(snapshot)).where(to_column(condition)).schema
+    except AnalysisException as error:
+        raise own_error(error, f"replaceWhere = {condition.text}") from None

@@ -18,6 +18,7 @@ from deltamerge.write.store_assignment import CastPart
 
 _UNRESOLVED = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "UNRESOLVED_STAR", "MISSING_ATTRIBUTES")
 _TYPES = "DATATYPE_MISMATCH"
+_AMBIGUOUS = "AMBIGUOUS_REFERENCE"
 _WITH_CONF = f"{_TYPES}.CAST_WITH_CONF_SUGGESTION"
 _NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
 # Behind its own words Spark prints the plan that it looked at.
@@ -39,6 +40,8 @@ def analysis_error(
     summary = _first_lines(error)
     if condition.startswith(_UNRESOLVED):
         return _unresolved(error, expression, where, statement)
+    if condition == _AMBIGUOUS:
+        return _ambiguous(error, expression, where, statement)
     if operation is not None and condition.startswith(_NON_DETERMINISTIC):
         return DeltaAnalysisException(
             "DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED",
@@ -106,6 +109,21 @@ def _is_aggregate(condition: str, error: PySparkException) -> bool:
     return condition == "UNSUPPORTED_EXPR_FOR_OPERATOR" and " OVER " not in str(_parameters(error))
 
 
+def _ambiguous(
+    error: PySparkException, expression: Expression, where: str, statement: str | None
+) -> DeltaAnalysisException:
+    parameters = _parameters(error)
+    name = parameters.get("name", expression.text)
+    among = parameters.get("referenceNames", "").strip("[]")
+    example = f", such as {among.split(',')[0].strip()}" if among else ""
+    return DeltaAnalysisException(
+        _AMBIGUOUS,
+        f"Reference {name} is ambiguous in {where}: it could be {among}. Write which side's column it is{example}."
+        + _caret(expression, statement, name),
+        parameters=parameters,
+    )
+
+
 def _unresolved(
     error: PySparkException, expression: Expression, where: str, statement: str | None
 ) -> DeltaAnalysisException:
@@ -146,7 +164,7 @@ def _caret(expression: Expression, statement: str | None, name: str | None) -> s
 def _first_lines(error: PySparkException) -> str:
     message = str(error)
     message = _PLAN.split(message.split("\n\nJVM stacktrace:", maxsplit=1)[0])[0]
-    message = re.sub(r"^\[[A-Z_.0-9]+\]\s*", "", message)
+    message = re.sub(r"^\s*\[[A-Z_.0-9]+\]\s*", "", message)
     message = re.sub(r"\s*SQLSTATE: \w+;?", "", message)
     # Of the expression by itself; the message shows the place in the statement.
     message = re.sub(r"[;.]? line \d+ pos \d+\s*$", ".", message)
