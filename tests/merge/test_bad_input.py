@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException, IllegalArgumentException, NumberFo
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import (
     DeltaAnalysisException,
@@ -174,9 +174,8 @@ def test_a_name_of_both_sides(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_replacing_rows_by_a_column_that_does_not_exist(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
-    rows = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)])
     with unchanged(path), pytest.raises(AnalysisException, match="`idd` cannot be resolved") as caught:
-        write_delta(rows, path, mode="overwrite", replace_where="idd = 1")
+        sql(spark, f"INSERT INTO delta.`{path}` REPLACE WHERE idd = 1 SELECT 1, 'x', 1")
     assert "In: replaceWhere = idd = 1" in str(caught.value)
     assert "__dm" not in str(caught.value)
 

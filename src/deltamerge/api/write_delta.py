@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from deltamerge.commands.auto_compact import compact_after
-from deltamerge.commands.replace_where import replace_rows, replaces_rows
+from deltamerge.commands.replace_where import check_condition, replace_rows, replaces_rows
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import merge_conf, reset_transaction
 from deltamerge.spark.table import Table, open_table
@@ -87,6 +87,8 @@ def write_frame(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None
 
 def _write(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
     condition = asked.condition
+    if condition is not None and table_exists(table.store):
+        check_condition(condition, table, table.snapshot())
     if condition is not None and table_exists(table.store) and replaces_rows(table.snapshot(), condition):
         return replace_rows(table, frame, asked)
     return write_table(table, frame, asked, on_commit=partial(compact_after, table))

@@ -43,7 +43,6 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     assert condition is not None
     if notes.transaction is not None and notes.transaction.is_in(snapshot):
         return None
-    _check_resolved(condition, table, snapshot)
     definition = written_definition(snapshot, table.name, asked, frame.schema)
     folder = data_folder(definition.properties)
     has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
@@ -69,7 +68,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     return outcome.version
 
 
-def _check_resolved(condition: Expression, table: Table, snapshot: Snapshot) -> None:
+def check_condition(condition: Expression, table: Table, snapshot: Snapshot) -> None:
     """Refuse a condition over columns that the table lacks, before anything is written."""
     try:
         # Over Connect it is analyzed when the schema is asked for.
