@@ -132,14 +132,18 @@ def upsert(
     known = partial(rows_of_keys, table.table, table.table.snapshot(), null_safe=null_safe)
     judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
     with rejecting(judged, known, latest, place_of(spark, quarantine, place.options)) as rejected:
-        report = upsert_builder(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
+        report = _merge_of(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
     return rejected.noted_in(report)
 
 
 def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
     """Return the merge that an upsert runs."""
-    columns = _Columns(spark_schema(table.table.snapshot()), source.schema, source.sparkSession)
-    rows = _latest_rows(table, source, rules)
+    return _merge_of(table, _latest_rows(table, source, rules), rules)
+
+
+def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
+    """Return the merge of rows of which each key has one."""
+    columns = _Columns(spark_schema(table.table.snapshot()), rows.schema, rows.sparkSession)
     on = same_keys(rules.keys, "t", "s", null_safe=rules.null_safe)
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
     newer = _is_newer(columns, rules.order_by)

@@ -172,6 +172,7 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, c
     updating = {number: _OfPairs(source, changing.of_clause(number), number) for number in new.updates}
     for pairs in updating.values():
         pairs.check()
+    befores = {number: _RowsOf(before, new, pairs.rows - start) for number, pairs in updating.items()}
     for name in new.updated_columns:
         index = table.schema.get_field_index(name)
         field = table.schema.field(index)
@@ -179,9 +180,8 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, c
         order = np.arange(rows)
         for number, pairs in updating.items():
             if name in new.updates[number].settings and len(pairs.rows):
-                places = pairs.rows - start
-                rows_before, rows_after = _RowsOf(before, new, places), _RowsOf(table, new, places)
-                values = pairs.values(new.updates[number].settings[name], name, rows_before, rows_after.column)
+                after = _RowsOf(table, new, pairs.rows - start)
+                values = pairs.values(new.updates[number].settings[name], name, befores[number], after.column)
                 chunks.append(values.cast(field.type))
                 order[pairs.rows - start] = rows + np.arange(len(values))
                 rows += len(values)
