@@ -31,10 +31,11 @@ def row_error(kind: str, known: Mapping[str, str], of_row: Mapping[str, Column])
 
 def row_error_in(message: str, kind: str) -> dict[str, str] | None:
     """Return what `row_error` was given, read from a failed job's message; None where the job failed otherwise."""
-    _, mark, after = message.partition(f"{_MARK}{kind}:")
-    if not mark:
-        return None
     decoder = json.JSONDecoder()
-    known, end = decoder.raw_decode(after)
-    of_row, _ = decoder.raw_decode(after, end)
-    return {**known, **of_row}
+    for after in message.split(f"{_MARK}{kind}:")[1:]:
+        known, end = decoder.raw_decode(after)
+        # Where Spark shows the expression that failed, no row's values follow.
+        if after[end : end + 1] == "{":
+            of_row, _ = decoder.raw_decode(after, end)
+            return {**known, **of_row}
+    return None
