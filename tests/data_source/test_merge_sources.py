@@ -12,7 +12,7 @@ from conftest import CONNECT
 from deltamerge import DeltaMergeBuilder, DeltaTable, write_delta
 from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.merge.outcome import LostCommit
-from deltamerge.merge.source.target_reads import may_be_below
+from deltamerge.scan.table_reads import may_be_below
 from merge.test_transactions import Once
 
 if TYPE_CHECKING:

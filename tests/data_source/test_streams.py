@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.workers.data_source import limits
 
 if TYPE_CHECKING:
@@ -126,3 +126,34 @@ def test_complete_mode_overwrites(registered: SparkSession, tmp_path: Path) -> N
         writer.options(**options).trigger(availableNow=True).start(str(target)).awaitTermination()
     found = registered.read.format("delta").load(str(target)).orderBy("id").collect()
     assert [tuple(row) for row in found] == [(0, 4), (1, 2)]
+
+
+def test_columns_that_only_look_the_same(registered: SparkSession, tmp_path: Path) -> None:
+    """A column that is dropped, or dropped and added anew, is another one: its rows would be NULL."""
+    source = tmp_path / "source"
+    mapped = {"delta.columnMapping.mode": "name", "delta.enableChangeDataFeed": "true"}
+    write_delta(registered.range(2).selectExpr("id", "id AS v"), str(source), properties=mapped)
+    name = f"delta.`{source}`"
+    sql(registered, f"ALTER TABLE {name} DROP COLUMN v")
+    sql(registered, f"ALTER TABLE {name} ADD COLUMN (v BIGINT)")
+    with pytest.raises(Exception, match="DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE"):
+        DeltaTable.forPath(registered, str(source)).changes(0).collect()
+    with pytest.raises(Exception, match="DELTA_SCHEMA_CHANGED_WITH_VERSION"):
+        run(read(registered, source, startingVersion=0), tmp_path / "target")
+
+
+def test_a_column_that_is_dropped_while_a_stream_runs(registered: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    properties = {"delta.columnMapping.mode": "name"}
+    write_delta(registered.range(2).selectExpr("id", "id AS v"), str(source), properties=properties)
+    writer = read(registered, source).writeStream.format("delta")
+    query = writer.options(checkpointLocation=str(target) + ".checkpoint").start(str(target))
+    try:
+        query.processAllAvailable()
+        sql(registered, f"ALTER TABLE delta.`{source}` DROP COLUMN v")
+        write_delta(registered.range(5, 6), str(source), mode="append")
+        with pytest.raises(Exception, match="DELTA_SCHEMA_CHANGED_WITH_VERSION"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert ids(registered, target) == [0, 1]

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.spark.session import for_reading
+from deltamerge.spark.held_settings import for_reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

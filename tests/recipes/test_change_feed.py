@@ -152,6 +152,24 @@ def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) ->
     ]
 
 
+def test_a_version_that_has_been_there_since_ever(spark: SparkSession, tmp_path: Path) -> None:
+    """A history that was there before may have versions that begin at NULL: they end as others do."""
+    path = str(tmp_path / "t")
+    schema = "id INT, v STRING, valid_from INT, valid_to INT, is_current BOOLEAN"
+    seeded = [(1, "a", None, None, True), (2, "b", None, 4, False), (2, "c", 4, None, True), (3, "d", None, None, True)]
+    write_delta(spark.createDataFrame(seeded, schema), path)
+    source = spark.createDataFrame([(1, "x", 3), (2, "b", 2), (3, "d", 5)], "id INT, v STRING, at INT")
+    scd2(path, source, "id", effective_at="at")
+    found = [tuple(row) for row in DeltaTable.forPath(spark, path).toDF().collect()]
+    assert sorted(found, key=lambda row: (row[0], row[2] or 0)) == [
+        (1, "a", None, 3, False),
+        (1, "x", 3, None, True),
+        (2, "b", None, 4, False),
+        (2, "c", 4, None, True),
+        (3, "d", None, None, True),
+    ]
+
+
 def test_a_change_without_a_sequence(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     source = spark.createDataFrame([(1, "a", 1), (2, "b", None)], "id INT, v STRING, n INT")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from deltamerge.spark.session import session_settings
+from deltamerge.spark.held_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

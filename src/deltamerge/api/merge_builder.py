@@ -19,7 +19,7 @@ from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import rows_changed
 from deltamerge.merge.statement import Frames, MergeStatement
 from deltamerge.scan.changes import changed_rows_frame
-from deltamerge.spark.session import alias_of
+from deltamerge.spark.frame_columns import alias_of
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import (
     Action,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.errors import AnalysisException
@@ -61,7 +61,9 @@ def set_properties(table: Table, properties: Mapping[str, str]) -> None:
         metadata = with_column_ids(replace(metadata, schema_string=schema_to_json(schema)))
     shown = {key.lower() if key.startswith("delta.feature.") else key: value for key, value in properties.items()}
     parameters = {"properties": compact_json(shown)}
-    _commit(table, snapshot, "SET TBLPROPERTIES", parameters, metadata, properties)
+    # Row ids are turned on for tables without files: no other writer may add one meanwhile.
+    read = EVERYTHING_READ if _turns_on_row_ids(snapshot, properties) else NOTHING_READ
+    _commit(table, snapshot, "SET TBLPROPERTIES", parameters, metadata, properties, read)
 
 
 def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
@@ -75,12 +77,7 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
             f"Cannot enable the table feature {FEATURE} by ALTER TABLE SET TBLPROPERTIES: use CLUSTER BY.",
             parameters={"tableFeature": FEATURE},
         )
-    if MAX_COLUMN_ID in properties:
-        raise DeltaUnsupportedOperationException(
-            "DELTA_CANNOT_MODIFY_TABLE_PROPERTY",
-            f"The Delta table configuration {MAX_COLUMN_ID} cannot be specified by the user.",
-            parameters={"prop": MAX_COLUMN_ID},
-        )
+    _refuse_column_ids(properties)
     for key in ("location", "provider"):
         if key in properties:
             raise DeltaAnalysisException(
@@ -93,9 +90,7 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
             f"Changing column mapping mode from '{before}' to '{after}' is not supported.",
             parameters={"oldMode": before, "newMode": after},
         )
-    turns_on = properties.get(_ROW_TRACKING, "").lower() == "true"
-    is_on = snapshot.metadata.configuration.get(_ROW_TRACKING, "").lower() == "true"
-    if turns_on and not is_on and snapshot.files.num_files:
+    if _turns_on_row_ids(snapshot, properties) and snapshot.files.num_files:
         raise DeltaUnsupportedOperationException(
             "DELTA_OPERATION_NOT_ALLOWED",
             f"Operation not allowed: {_ROW_TRACKING} = true on a table that has rows, which would need ids first. "
@@ -104,11 +99,28 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
         )
 
 
+def _refuse_column_ids(keys: Iterable[str]) -> None:
+    """Refuse to change the highest id that a column has had: an id that is used again finds another column's values."""
+    if MAX_COLUMN_ID in keys:
+        raise DeltaUnsupportedOperationException(
+            "DELTA_CANNOT_MODIFY_TABLE_PROPERTY",
+            f"The Delta table configuration {MAX_COLUMN_ID} cannot be specified by the user.",
+            parameters={"prop": MAX_COLUMN_ID},
+        )
+
+
+def _turns_on_row_ids(snapshot: Snapshot, properties: Mapping[str, str]) -> bool:
+    is_on = snapshot.metadata.configuration.get(_ROW_TRACKING, "").lower() == "true"
+    return not is_on and properties.get(_ROW_TRACKING, "").lower() == "true"
+
+
 def unset_properties(table: Table, keys: Sequence[str]) -> None:
     """Unset properties of a table, those that it has. Delta: AlterTableUnsetPropertiesDeltaCommand."""
     snapshot = table.snapshot_to_write()
     before = snapshot.metadata
     keys = [spelled(key) for key in keys]
+    if snapshot.mapping_mode != NONE:
+        _refuse_column_ids(keys)
     if MODE in keys and snapshot.mapping_mode != NONE:
         _check_settable(snapshot, {MODE: NONE})
     metadata = replace(

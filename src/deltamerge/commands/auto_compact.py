@@ -17,7 +17,8 @@ from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import MergeOutcome, Progress
 from deltamerge.merge.run_merge import run_merge
 from deltamerge.spark.config import AutoCompactConf, CommandConf
-from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
+from deltamerge.spark.held_settings import for_reading, session_settings
+from deltamerge.spark.session import errors_not_logged, session_conf
 from deltamerge.spark.table import Table
 
 logger = logging.getLogger("deltamerge.commands.AutoCompact")

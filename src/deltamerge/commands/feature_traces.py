@@ -44,7 +44,8 @@ from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.segment import find_segment, is_v2
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
-from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
+from deltamerge.spark.held_settings import for_reading, session_settings
+from deltamerge.spark.session import errors_not_logged, session_conf
 from deltamerge.spark.table import Table
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.constraints import CHECK_PREFIX

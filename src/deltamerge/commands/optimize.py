@@ -21,7 +21,8 @@ from deltamerge.scan.partition_rows import files_where
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
-from deltamerge.spark.session import errors_not_logged, for_reading, session_conf, session_settings
+from deltamerge.spark.held_settings import for_reading, session_settings
+from deltamerge.spark.session import errors_not_logged, session_conf
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import did_you_mean
 from deltamerge.txn.transaction import now_ms

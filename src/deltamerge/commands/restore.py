@@ -14,6 +14,8 @@ from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
 from deltamerge.log.features.deletion_vectors import vector_path
+from deltamerge.log.features.row_tracking import DOMAIN as ROW_TRACKING
+from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.paths import canonical_path, decode_path
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
@@ -24,7 +26,6 @@ from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.table_features import upgraded
 
-_ROW_TRACKING = "delta.rowTracking"
 _IDENTITY_MARK, _IDENTITY_STEP = "delta.identity.highWaterMark", "delta.identity.step"
 _TIMES = {
     "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION": "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER",
@@ -60,7 +61,9 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
         _check_files(wanted, added)
     protocol = wanted.protocol if conf.restore_protocol_downgrade else upgraded(latest.protocol, wanted.protocol)
     metadata = replace(wanted.metadata, schema_string=_schema(wanted, latest))
+    # Files that are in both versions may have lost their row ids in between.
     actions: list[Action] = [protocol, metadata, *added, *(file.remove(now) for file in removed)]
+    actions += [replace(file, data_change=False) for key, file in kept.items() if _lacks_ids(file, keys.get(key))]
     actions += _domains(wanted, latest)
     metrics = {
         "tableSizeAfterRestore": wanted.files.size_in_bytes,
@@ -73,6 +76,11 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
     by = {"version": version if timestamp is None else None, "timestamp": timestamp}
     commit_command(table, latest, "RESTORE", by, actions, metrics=metrics, read=EVERYTHING_READ)
     return metrics
+
+
+def _lacks_ids(wanted: AddFile, present: AddFile | None) -> bool:
+    ids = wanted.base_row_id, wanted.default_row_commit_version
+    return present is not None and ids != (present.base_row_id, present.default_row_commit_version)
 
 
 def version_of(table: Table, milliseconds: int) -> int:
@@ -127,9 +135,11 @@ def _schema(wanted: Snapshot, latest: Snapshot) -> str:
 
 
 def _domains(wanted: Snapshot, latest: Snapshot) -> list[Action]:
-    """Return the domains to restore; row ids that were assigned since are never assigned again."""
-    found: list[Action] = []
-    for name in sorted({*wanted.domain_metadata, *latest.domain_metadata} - {_ROW_TRACKING}):
+    """Return the domains to restore; row ids that were ever assigned are never assigned again."""
+    mark, latest_mark = (high_water_mark(of.domain_metadata.values()) for of in (wanted, latest))
+    was_higher = mark is not None and (latest_mark is None or mark > latest_mark)
+    found: list[Action] = [wanted.domain_metadata[ROW_TRACKING]] if was_higher else []
+    for name in sorted({*wanted.domain_metadata, *latest.domain_metadata} - {ROW_TRACKING}):
         before, now = wanted.domain_metadata.get(name), latest.domain_metadata.get(name)
         if before is not None and before != now:
             found.append(before)

@@ -20,6 +20,7 @@ from deltamerge.log.features.row_tracking import materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import job_description
@@ -123,10 +124,19 @@ def rewrite(
             record.parameters,
             actions,
             metrics=_commit_metrics(added, removed) if is_plain else {"numOutputBytes": sum(f.size for f in added)},
-            read=ReadSet(files=frozenset(file.path for file in removed)),
+            read=_read(removed, is_plain=is_plain),
             isolation="SnapshotIsolation" if is_plain else "Serializable",
         )
     return added
+
+
+def _read(removed: Sequence[AddFile], *, is_plain: bool) -> ReadSet:
+    """Return what a rewrite depends on: its own files, or all where the table's metadata says something else of them.
+
+    A file that another writer adds meanwhile is in the form that the table had before.
+    """
+    files = frozenset(file.path for file in removed)
+    return ReadSet(files=files) if is_plain else ReadSet((ALWAYS,), files, whole_table=True)
 
 
 def _rewritten(files: Sequence[AddFile], clustered: Sequence[str]) -> list[AddFile]:
@@ -225,7 +235,8 @@ def _in_order(frame: DataFrame, columns: Sequence[str], files: int) -> DataFrame
     places = [_place(value, F.col(name), 0, (1 << bits) - 1) for value, name in zip(values, quantiles, strict=True)]
     curve = f"{prefix}curve"
     rows = frame.crossJoin(F.broadcast(bounds)).withColumn(curve, _interleaved(places, bits))
-    parts = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, curve)
+    # Also where there is to be one file: what reads the rows and finds their places shall not be its one task.
+    parts = rows.repartition(1) if files == 1 else rows.repartitionByRange(files, curve)
     return parts.sortWithinPartitions(curve).drop(curve, *quantiles)
 
 

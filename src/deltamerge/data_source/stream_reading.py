@@ -24,6 +24,7 @@ from deltamerge.log.actions import AddFile, Metadata, RemoveFile, first_of
 from deltamerge.log.change_feed import ChangedFile, read_change_feed
 from deltamerge.log.commit_times import CommitTimes, first_version_from
 from deltamerge.log.commits import Commit, read_commit
+from deltamerge.log.features.column_mapping import is_stored_alike
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
@@ -212,8 +213,12 @@ class TableStream:
         metadata = first_of(Metadata, commit.actions)
         if metadata is None:
             return
-        written, known = parse_schema(metadata.schema_string), self.read.snapshot.schema
-        if not fits_into(written, known):
+        read = self.read.snapshot
+        written, known = parse_schema(metadata.schema_string), read.schema
+        is_read_alike = metadata.partition_columns == read.metadata.partition_columns
+        is_read_alike &= fits_into(written, known) and is_stored_alike(written, known)
+        # A later version may have no other columns, not even fewer: a dropped one would be NULL.
+        if not is_read_alike or (commit.version > read.version and not fits_into(known, written)):
             raise DeltaAnalysisException(
                 "DELTA_SCHEMA_CHANGED_WITH_VERSION",
                 f"Detected a schema change in version {commit.version} of {self.request.path}: the stream reads "

@@ -14,6 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptExcepti
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile, first_of
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.commits import Commit, damaged, read_commit
+from deltamerge.log.features.column_mapping import is_stored_alike
 from deltamerge.log.features.deletion_vectors import vector_changes
 from deltamerge.log.paths import canonical_path, names_no_file_of_table
 from deltamerge.log.properties import is_enabled
@@ -170,7 +171,8 @@ def _as_data_file(file: AddCDCFile | RemoveFile) -> AddFile:
 
 def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: tuple[int, int]) -> None:
     read, written = snapshot.schema, parse_schema(metadata.schema_string)
-    if metadata.partition_columns == snapshot.metadata.partition_columns and fits_into(written, read):
+    is_partitioned_alike = metadata.partition_columns == snapshot.metadata.partition_columns
+    if is_partitioned_alike and fits_into(written, read) and is_stored_alike(written, read):
         return
     raise DeltaAnalysisException(
         "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE",

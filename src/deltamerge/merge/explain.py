@@ -12,7 +12,7 @@ from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
 from deltamerge.merge.executors.job_errors import assigning_values, is_stopped, translated_of_merge
 from deltamerge.merge.executors.row_counts import counted, observing_clauses
-from deltamerge.merge.executors.staged_source import look_in_place
+from deltamerge.merge.executors.source_in_place import look_in_place
 from deltamerge.merge.executors.target_scan import first_side, target_side
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFiles, find_touched_files
 from deltamerge.merge.executors.written_rows import guarded_rows, table_columns
@@ -28,7 +28,8 @@ from deltamerge.merge.source.source import Source
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, for_merging, merge_conf, session_settings
+from deltamerge.spark.held_settings import for_merging, session_settings
+from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, merge_conf
 from deltamerge.write.identity_columns import number_rows
 
 

@@ -21,16 +21,11 @@ from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.source.kept import KeptSource
-from deltamerge.merge.source.target_reads import reads_table
 from deltamerge.merge.steps import Steps
+from deltamerge.scan.table_reads import reads_table
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.session import (
-    errors_not_logged,
-    for_merging,
-    merge_conf,
-    reset_transaction,
-    session_settings,
-)
+from deltamerge.spark.held_settings import for_merging, session_settings
+from deltamerge.spark.session import errors_not_logged, merge_conf, reset_transaction
 from deltamerge.spark.table import counting_requests
 from deltamerge.storage.object_store import counted
 from deltamerge.txn.application import session_transaction

@@ -43,7 +43,8 @@ def versions_of_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
     Events whose tracked values are those before them only change the version's other values.
 
     Args:
-        events: The change log's columns and a rank: of several events with one sequence the least is taken.
+        events: The change log's columns and a rank: of several events with one sequence the least is taken. NULL is
+            the least sequence.
 
     Returns:
         The keys, the sequence that a version begins at, the one that it ends at (NULL of the newest), and the row.
@@ -59,8 +60,11 @@ def versions_of_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
     state = F.struct(F.col(DELETED).alias("deleted"), row.alias("row"))
     begins = ~F.lag(state).over(ordered).eqNullSafe(state)
     runs = events.withColumn(_STATE, begins.cast("int")).withColumn(_RUN, F.sum(_STATE).over(ordered))
+    # A run that begins at NULL has one event there, and goes on with those of a sequence.
+    begin = F.when(F.count(SEQUENCE) == F.count(F.lit(1)), F.min(SEQUENCE))
+    row_at_end = F.coalesce(F.max_by(ROW, SEQUENCE), F.first(ROW))
     versions = runs.groupBy(*names, _RUN).agg(
-        F.min(SEQUENCE).alias(SEQUENCE), F.first(DELETED).alias(DELETED), F.max_by(ROW, SEQUENCE).alias(ROW)
+        begin.alias(SEQUENCE), F.first(DELETED).alias(DELETED), row_at_end.alias(ROW)
     )
     return (
         versions.withColumn(END, F.lead(SEQUENCE).over(ordered))

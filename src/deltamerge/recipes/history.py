@@ -18,6 +18,8 @@ from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sq
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
 
+_PRESENT = "__present"
+
 
 @dataclass(frozen=True)
 class HistoryColumns:
@@ -110,17 +112,20 @@ def merge_of_history(
 
 
 def _events_shown(rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
-    """Return the events that a history shows by itself; where the log has one of the same sequence, that one holds."""
+    """Return the events that a history shows by itself; where the log has one of the same sequence, that one holds.
 
-    def at(time: str, *, is_delete: bool) -> DataFrame:
+    A version that begins at NULL, as in a history that was there before, has been there since ever.
+    """
+
+    def at(rows: DataFrame, time: str, *, is_delete: bool) -> DataFrame:
         row = F.struct(*(F.col(quote(field.name)) for field in rules.columns))
         keys = (F.col(quote(name)) for name in rules.keys)
         sequence = F.col(quote(time))
-        found = rows.where(sequence.isNotNull())
-        return found.select(*keys, sequence.alias(SEQUENCE), F.lit(is_delete).alias(DELETED), row.alias(ROW))
+        return rows.select(*keys, sequence.alias(SEQUENCE), F.lit(is_delete).alias(DELETED), row.alias(ROW))
 
     # Where one version ends and another begins nothing was deleted.
-    begins, ends = at(columns.valid_from, is_delete=False), at(columns.valid_to, is_delete=True)
+    ended = rows.where(F.col(quote(columns.valid_to)).isNotNull())
+    begins, ends = at(rows, columns.valid_from, is_delete=False), at(ended, columns.valid_to, is_delete=True)
     return ranked(begins, 1).union(ranked(ends, 2))
 
 
@@ -136,11 +141,10 @@ def _as_rows(versions: DataFrame, rules: FoldRules, columns: HistoryColumns) -> 
 
 def _differences(wanted: DataFrame, rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
     """Return the versions that the target lacks or has otherwise, and those that it has and should not."""
-    begin = quote(columns.valid_from)
     found_by = (*rules.keys, columns.valid_from)
-    present = rows.where(F.col(begin).isNotNull())
-    joined = wanted.alias("n").join(present.alias("o"), F.expr(same_keys(found_by, "n", "o")), "full_outer")
-    is_missing, is_gone = F.col(f"o.{begin}").isNull(), F.col(f"n.{begin}").isNull()
+    sides = [side.withColumn(_PRESENT, F.lit(True)).alias(name) for side, name in ((wanted, "n"), (rows, "o"))]
+    joined = sides[0].join(sides[1], F.expr(same_keys(found_by, "n", "o")), "full_outer")
+    is_missing, is_gone = F.col(f"o.{_PRESENT}").isNull(), F.col(f"n.{_PRESENT}").isNull()
     same = [
         comparable(F.col(f"n.{quote(field.name)}"), field.dataType).eqNullSafe(
             comparable(F.col(f"o.{quote(field.name)}"), field.dataType)

@@ -13,7 +13,7 @@ from deltamerge.log.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, Changed
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import for_reading, session_settings
+from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.change_files import CHANGE_TYPE

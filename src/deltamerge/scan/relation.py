@@ -10,7 +10,7 @@ from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import for_reading, session_settings
+from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import quote
 

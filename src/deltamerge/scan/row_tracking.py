@@ -14,7 +14,7 @@ from deltamerge.log.features.row_tracking import ENABLED, materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import for_reading, session_settings
+from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import quote
 from deltamerge.workers.row_tracking import HiddenColumns

@@ -1,12 +1,56 @@
-"""Trees of Spark's ``ColumnNode``, of which classic Columns are made, with other nodes in them."""
+"""Trees of Spark's ``ColumnNode``, of which classic Columns are made: what they refer to, and with other nodes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, SparkSession
+
+from deltamerge.exceptions import DeltaParseException
+from deltamerge.sql.names import parse_name
+
+_ATTRIBUTE = re.compile(r"UnresolvedAttribute\((?:[A-Z]\w*\(([^()]*)\)|([^(),]*)),")
+# Words that a name prints like.
+_CONSTANTS = frozenset({"true", "false", "null", "nan", "infinity"})
+
+
+def is_built_on_subquery(column: Column) -> bool:
+    """Return whether a classic Column contains ``DataFrame.scalar()``, ``exists()`` or ``isin(DataFrame)``.
+
+    How such a Column prints does not show it; SQL inside of `expr` is not looked into. False for Columns of Connect,
+    which `deltamerge.spark.column_trees` reads.
+    """
+    java: Any = getattr(column, "_jc", None)
+    return java is not None and "SubqueryExpression(" in java.node().toString()
+
+
+def attribute_names(column: Column) -> list[tuple[str, ...]] | None:
+    """Return the names that a classic Column refers to, but for those inside of `expr`; None where one is unusual.
+
+    A Column prints a name as it is, so that ``col("0")`` prints like a number and ``col("a > 1")`` like a comparison.
+    """
+    java: Any = column._jc
+    nodes = str(java.node().toString())
+    found = [_parts(*match) for match in _ATTRIBUTE.findall(nodes)]
+    names = [parts for parts in found if parts is not None and all(map(_is_plain, parts))]
+    return names if len(names) == nodes.count("UnresolvedAttribute(") else None
+
+
+def _parts(listed: str, name: str) -> tuple[str, ...] | None:
+    """Split a name, which is printed as a list of its parts or, by Spark 4.0, as it was written."""
+    if listed:
+        return tuple(listed.split(", "))
+    try:
+        return parse_name(name)
+    except DeltaParseException:
+        return None
+
+
+def _is_plain(part: str) -> bool:
+    return part.replace(".", "_").isidentifier() and part.lower() not in _CONSTANTS
 
 
 class ColumnNodes:

@@ -20,6 +20,11 @@ from deltamerge.spark.session import is_connect
 from deltamerge.sql.names import parse_name, quote_name
 
 _BOUND = "ExpressionColumnNode("
+# Plan nodes whose columns keep the qualifiers they had below, by their names in Spark's plans and in Connect's.
+_KEEPS_QUALIFIERS = {
+    "Deduplicate", "Filter", "GlobalLimit", "Hint", "Limit", "LocalLimit", "Offset", "Repartition",
+    "RepartitionByExpression", "ResolvedHint", "Sample", "Sort", "Tail",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,26 @@ def is_bound(column: Column) -> bool:
     if java is not None:
         return _BOUND in java.node().toString()
     return bool(_references(_expression(column)))
+
+
+def alias_of(frame: DataFrame) -> str | None:
+    """Return the last part of the name that qualifies all columns of a frame: its alias, table or view."""
+    plan: Any = getattr(frame, "_plan", None)
+    if plan is not None:
+        return _alias_of_connect_plan(plan)
+    logical: Any = frame._jdf.queryExecution().analyzed()
+    while logical.nodeName() in _KEEPS_QUALIFIERS:
+        logical = logical.children().head()
+    return str(logical.alias()) if logical.nodeName() == "SubqueryAlias" else None
+
+
+def _alias_of_connect_plan(node: object) -> str | None:
+    plan: Any = node
+    while type(plan).__name__ in _KEEPS_QUALIFIERS and getattr(plan, "_child", None) is not None:
+        plan = plan._child
+    if type(plan).__name__ == "SubqueryAlias":
+        return str(plan._alias)
+    return parse_name(plan.table_name)[-1] if type(plan).__name__ == "Read" else None
 
 
 def has_qualifiers(frame: DataFrame) -> bool:

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark import columns as F
+from deltamerge.spark.held_settings import IN_TASKS, session_settings
 from deltamerge.spark.nested_types import as_nullable, inner_types
-from deltamerge.spark.session import IN_TASKS, SPARK_ERRORS, empty_frame, is_connect, session_settings
+from deltamerge.spark.session import SPARK_ERRORS, empty_frame, is_connect
 from deltamerge.sql.names import quote
 from deltamerge.workers.first_contact import StoreNotOpened
 

@@ -61,14 +61,20 @@ def commits_say_when(prepared: PreparedCommit) -> bool:
 
 
 def _enabling(action: Action, prepared: PreparedCommit, version: int, timestamp_ms: int) -> Action:
-    """Add to the metadata since which version a table that existed before has in-commit timestamps."""
+    """Let the metadata name the version since which a table that existed before has in-commit timestamps."""
+    if not isinstance(action, Metadata) or not has_in_commit_timestamps(action):
+        return action
     read = prepared.read_snapshot
-    if not isinstance(action, Metadata) or read is None:
-        return action
-    if not has_in_commit_timestamps(action) or has_in_commit_timestamps(read.metadata):
-        return action
     since = {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
-    return replace(action, configuration={**action.configuration, **since})
+    others = {key: value for key, value in action.configuration.items() if key not in since}
+    if read is None:
+        # A new table has them from its first version on, also where it is the copy of one that has not.
+        return replace(action, configuration=others)
+    if has_in_commit_timestamps(read.metadata):
+        # Also where a new table takes its place, or an older version is restored.
+        before = read.metadata.configuration
+        since = {key: before[key] for key in since if key in before}
+    return replace(action, configuration={**others, **since})
 
 
 def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:

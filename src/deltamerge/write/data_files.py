@@ -25,7 +25,7 @@ from deltamerge.skipping.collect_statistics import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import session_settings
+from deltamerge.spark.held_settings import session_settings
 from deltamerge.sql.names import quote
 from deltamerge.storage.store import Store, StoredFile, in_parallel
 from deltamerge.txn.transaction import now_ms

@@ -12,8 +12,9 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.nested_types import as_nullable
-from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, for_reading, merge_conf, session_settings
+from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import free_prefix, quote

@@ -89,6 +89,8 @@ class WrittenRows:
         predicate: Of which rows they take the place, as the history shows it; None for all.
         is_dynamic: Whether they take the place of the rows of the same partitions.
         named_partitions: The partition columns that the write names.
+        read_table: Whether rows that are appended were computed from the table's own, so that commits which change
+            those meanwhile are in conflict with them.
     """
 
     definition: TableDefinition
@@ -98,6 +100,7 @@ class WrittenRows:
     predicate: str | None
     is_dynamic: bool
     named_partitions: Sequence[str]
+    read_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def commit_rows(
     if rows.predicate is not None and rows.removed is not None:
         metrics |= _metrics_of_replaced(destination.store, rows.removed)
     prepared = _prepared(destination, snapshot, actions, metrics, entry)
-    if rows.removed is None:
+    if rows.removed is None and not rows.read_table:
         prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
     return commit(prepared).version
 

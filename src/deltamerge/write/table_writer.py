@@ -14,6 +14,7 @@ from deltamerge.log.actions import AddFile, SetTransaction
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
+from deltamerge.scan.table_reads import surely_reads_table
 from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
@@ -260,7 +261,8 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
-        rows = WrittenRows(definition, protocol, written, replaced(written), condition, is_dynamic, names)
+        read_table = surely_reads_table(frame, table)
+        rows = WrittenRows(definition, protocol, written, replaced(written), condition, is_dynamic, names, read_table)
         version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
     on_commit(definition.properties, written.files)
     return version

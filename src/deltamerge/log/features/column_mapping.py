@@ -71,6 +71,12 @@ def without_mapping(schema: StructType) -> StructType:
     return with_each_field(schema, unmapped)
 
 
+def is_stored_alike(one: StructType, other: StructType) -> bool:
+    """Return whether what two versions of a schema both name is the same in files: not dropped and added anew."""
+    names = {lower_case(path): physical_name(field) for path, field in other.walk()}
+    return all(names.get(lower_case(path), physical_name(field)) == physical_name(field) for path, field in one.walk())
+
+
 def with_own_names(schema: StructType) -> StructType:
     """Return a schema whose fields have their names as physical names, as files of a table without mapping have."""
     return with_each_field(

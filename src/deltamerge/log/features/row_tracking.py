@@ -66,13 +66,16 @@ def assign_row_ids(
     """Assign row ids and version to the new files of a commit, and add the new high-water mark.
 
     `protocol` and `metadata` are those after the commit, which makes `version`; `mark` is the highest row id
-    assigned so far, -1 for none.
+    assigned so far, -1 for none. A commit that restores a mark has it among its actions.
     """
     if FEATURE not in writer_features(protocol) or is_enabled(metadata, SUSPENDED, False):
         return tuple(actions)
     assigned: list[Action] = []
-    highest = mark
+    restored = high_water_mark(action for action in actions if isinstance(action, DomainMetadata))
+    highest = max(mark, -1 if restored is None else restored)
     for action in actions:
+        if isinstance(action, DomainMetadata) and action.domain == DOMAIN and not action.removed:
+            continue
         if not isinstance(action, AddFile):
             assigned.append(action)
             continue

@@ -24,9 +24,9 @@ from deltamerge.merge.analysis.resolved_merge import (
 )
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
+from deltamerge.spark.column_nodes import attribute_names
 from deltamerge.spark.column_trees import read_classic_column, read_proto
 from deltamerge.spark.nested_types import contains
-from deltamerge.spark.session import attribute_names
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, leaves, names_in, unreadable

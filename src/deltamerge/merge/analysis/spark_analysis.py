@@ -17,7 +17,8 @@ from deltamerge.merge.analysis.analysis_errors import analysis_error, is_of_type
 from deltamerge.merge.analysis.column_references import expression_tree
 from deltamerge.merge.statement import MergeStatement, to_column
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import empty_frame, is_built_on_subquery
+from deltamerge.spark.column_nodes import is_built_on_subquery
+from deltamerge.spark.session import empty_frame
 from deltamerge.sql.conditions import contains_star, contains_subquery, tree_contains_subquery
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
 from deltamerge.sql.names import free_prefix

@@ -16,11 +16,11 @@ from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution, file_form
 from deltamerge.merge.executors.key_matching import Pairs
+from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.executors.lookup_recipe import code_of
 from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.row_counts import RowCounts, changes_of, writing_step
-from deltamerge.merge.executors.staged_source import Lookup
 from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.declined import Declined

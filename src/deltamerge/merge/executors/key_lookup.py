@@ -25,6 +25,7 @@ from deltamerge.merge.executors.key_matching import (
     matched_sources,
     updating_sources,
 )
+from deltamerge.merge.executors.lookup import Lookup, StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe
 from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.merge_changes import MergeChanges
@@ -32,7 +33,7 @@ from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
 from deltamerge.merge.executors.spark_changes import SparkChanges
 from deltamerge.merge.executors.staged_keys import with_index, with_keys
-from deltamerge.merge.executors.staged_source import Lookup, StagedSource, stage_source
+from deltamerge.merge.executors.staged_source import stage_source
 from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities

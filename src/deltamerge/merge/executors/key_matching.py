@@ -16,8 +16,8 @@ from deltamerge.log.add_file_stats import rows_about
 from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.staged_source import Lookup
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.scan.column_presence import check_columns, check_footers, expected_columns
 from deltamerge.scan.missing_files import refuse_replaced_files

@@ -16,7 +16,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.staged_source import Lookup
+from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.scan.char_padding import scanned

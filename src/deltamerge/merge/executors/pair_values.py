@@ -19,7 +19,7 @@ from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
-from deltamerge.merge.executors.staged_source import check_there, stage_rows, staged_files
+from deltamerge.merge.executors.spark_staging import check_there, stage_rows, staged_files
 from deltamerge.merge.output.clause_expressions import (
     generate_clause_values,
     generate_precomputed_conditions,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.staged_source import Lookup, StagedSource
+from deltamerge.merge.executors.lookup import Lookup, StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.workers.row_pairs import (
     MOVED,

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltamerge.merge.executors.lookup import Lookup, StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.executors.staged_source import Lookup, StagedSource
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import may_match_mask
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges

@@ -14,7 +14,7 @@ from deltamerge.log.paths import canonical_path
 from deltamerge.merge.executors.job_errors import is_stopped
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.source.target_reads import reads_table
+from deltamerge.scan.table_reads import reads_table
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit
 from deltamerge.txn.conflicts import WinningCommit, files_to_read

@@ -1,8 +1,8 @@
-"""Whether a source may read the table that it is merged into.
+"""Whether a frame reads the table that its rows go into.
 
-Such a source has the rows of the version that it was made from, so that the merge cannot be right on a newer one. Only
-what is shown not to read the table counts as not reading it: each leaf of the source's plan must be of a kind that
-reads no table, or name its files.
+A merge's source that does has the rows of the version that it was made from, so that the merge cannot be right on a
+newer one. There only what is shown not to read the table counts as not reading it: each leaf of the source's plan must
+be of a kind that reads no table, or name its files. Of an append, only what is shown to read the table counts.
 """
 
 from __future__ import annotations
@@ -60,6 +60,24 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
         return any(_may_read(leaf, frame.sparkSession, root) for leaf in _leaves(java))
     except (PySparkException, Py4JError):
         return True
+
+
+def surely_reads_table(frame: DataFrame, table: Table) -> bool:
+    """Return whether the plan of rows that are appended names files of the table."""
+    root = table.store.absolute("")
+    if is_connect(frame.sparkSession):
+        return any(may_be_below(file, root) for file in frame.inputFiles())
+    java: Any = frame._jdf.queryExecution().analyzed()
+    return any(may_be_below(path, root) for leaf in _leaves(java) for path in _first_paths(leaf))
+
+
+def _first_paths(leaf: JavaObject) -> list[str]:
+    """Return the first path of a scan of files: all are of one table, and may be very many."""
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return []
+    if leaf.relation().getClass().getName() != f"{_SOURCES}HadoopFsRelation":
+        return []
+    return [str(path.toString()) for path in _each(leaf.relation().location().rootPaths().take(1))]
 
 
 def may_be_below(uri: str, root: str) -> bool:

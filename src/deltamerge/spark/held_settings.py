@@ -1,0 +1,125 @@
+"""Settings of a session that are held for a while."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark.session import SPARK_ERRORS, conf_value, is_connect, is_refusal
+
+logger = logging.getLogger("deltamerge.spark.held_settings")
+
+# Where Spark has this check, it refuses to read Parquet in the folder of a Delta table.
+_FORMAT_CHECK = "spark.databricks.delta.formatCheck.enabled"
+
+# Other threads of the session see the settings below for as long as they are held. They change how Spark plans, none of
+# them what a query returns.
+_PLANNING = {
+    # What Spark infers of aliases of aliases grows beyond all bounds with the number of columns.
+    "spark.sql.constraintPropagation.enabled": "false",
+}
+_ONE_EVALUATION = {
+    # By these Spark notices that the rows of a shuffle that were lost with an executor are others when it computes them
+    # again, such as random keys, and runs or fails the job anew instead of mixing both. Spark 4.2 does so by default.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "true",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "true",
+}
+_READING_MANY_FILES = {
+    # Above this number of paths Spark starts a job that lists them, though the log names them all.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647",
+}
+IN_TASKS = {
+    # Of rows below this size (bytes) the optimizer evaluates expressions itself, one row after the other.
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+}
+
+_lock = threading.Lock()
+# The threads that hold a session's setting, and its value before.
+_held: dict[tuple[str, str], tuple[int, str | None]] = {}
+
+
+def for_reading(spark: SparkSession) -> dict[str, str]:
+    """Return the settings to hold while the table's files are read."""
+    is_checked = (conf_value(spark, _FORMAT_CHECK) or "false").lower() != "false"
+    return {**_READING_MANY_FILES, _FORMAT_CHECK: "false"} if is_checked else _READING_MANY_FILES
+
+
+def for_merging(spark: SparkSession) -> dict[str, str]:
+    """Return the settings to hold while a merge is planned and run."""
+    return {**for_reading(spark), **_PLANNING, **_ONE_EVALUATION}
+
+
+@contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str], *, are_needed: bool = False) -> Iterator[None]:
+    """Hold settings of a session, then restore what was there.
+
+    Other threads of the session see them meanwhile: hold only what does not change what their queries return.
+
+    Args:
+        are_needed: Whether a setting that the session refuses is an error; else it is left as it is.
+    """
+    session = _identity(spark) if settings else ""
+    with ExitStack() as held:
+        for key, value in settings.items():
+            with _lock:
+                holders, before = _held.get((session, key), (0, None))
+                if not holders and (before := conf_value(spark, key)) == value:
+                    continue
+                _held[session, key] = (holders + 1, before)
+                # From here on it is put back, also where setting it fails or is interrupted.
+                held.callback(_release, spark, session, key)
+                if not holders and not _is_set(spark, key, value):
+                    del _held[session, key]
+                    if are_needed:
+                        raise _setting_refused(key, value)
+        yield
+
+
+def _is_set(spark: SparkSession, key: str, value: str) -> bool:
+    try:
+        spark.conf.set(key, value)
+    except SPARK_ERRORS as error:
+        if not is_refusal(error):
+            raise
+        logger.info("the session refuses to set %s", key)
+        return False
+    return True
+
+
+def _setting_refused(key: str, value: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTAMERGE_SETTING_REFUSED",
+        f"The session refuses to set {key}, which must be {value} while these files are written. Let whoever runs the "
+        "cluster set it.",
+        parameters={"key": key},
+    )
+
+
+def _identity(spark: SparkSession) -> str:
+    """Return what two Python objects for one session have in common, such as those of a stream's batches."""
+    if is_connect(spark):
+        connect: Any = spark
+        return str(connect.session_id)
+    java: Any = spark._jsparkSession
+    return str(java.sessionUUID())
+
+
+def _release(spark: SparkSession, session: str, key: str) -> None:
+    """Restore a setting, unless another thread holds it, too."""
+    with _lock:
+        holders, before = _held.pop((session, key), (0, None))
+        if not holders:
+            # The session has refused it.
+            return
+        if holders > 1:
+            _held[session, key] = (holders - 1, before)
+        elif before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
