@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
-from deltamerge.skipping.columns import find_column
+from deltamerge.skipping.columns import ColumnType, find_column
+from deltamerge.skipping.literals import span_function
 from deltamerge.skipping.statistics import CHUNK, FileStatistics, read_statistics
+from deltamerge.skipping.timestamps import parse_date, parse_timestamp
 
 SCHEMA = StructType(
     tuple(
@@ -176,3 +178,18 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
     text = '{"numRecords": 1, "minValues": {"l": N, "d": N, "f": N}, "maxValues": {"l": N, "d": N, "f": N}}'
     (found,) = read(text.replace("N", number))
     assert not {"l.min", "l.max"} & found.keys()
+
+
+def test_only_ascii_digits_are_dates() -> None:
+    """As Spark, which takes no other digits."""
+    assert parse_date("2024-01-01") is not None
+    assert parse_date("２０２４-０１-０１") is None
+    assert parse_timestamp("２０２４-０１-０１") is None
+
+
+def test_a_day_without_a_midnight_has_no_point() -> None:
+    zone = "America/Toronto"
+    span_of = span_function(ColumnType("timestamp"), "date", zone)
+    assert span_of is not None
+    assert span_of(date(1919, 3, 31)) is None
+    assert span_of(date(1919, 4, 1)) is not None

@@ -34,6 +34,7 @@ from deltamerge.merge.steps import Steps
 from deltamerge.scan.changes import MERGE_ACTION
 from deltamerge.spark import column_times
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.functions import replaced_operators
 from deltamerge.spark.session import conf_value, runs_in_local_mode
 from deltamerge.sql.current_time import fix_current_time, names_time
 from deltamerge.sql.merge_ast import Expression
@@ -64,7 +65,8 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         if merge.evolves_schema:
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge)
-        references = MergeReferences(merge)
+        expressions = (statement.condition, *(e for clause in statement.clauses for e in clause.expressions))
+        references = MergeReferences(merge, replaced_operators(spark, (e.text for e in expressions)))
         merge = latest_per_key(merge, references.on.equi_keys)
     session = _session_facts(spark, command.table.store)
     context = PlanningContext(

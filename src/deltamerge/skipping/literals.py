@@ -18,7 +18,7 @@ from deltamerge.skipping import timestamps
 from deltamerge.skipping.columns import ColumnType, column_type
 from deltamerge.skipping.keys import Key, float_key, has_surrogates
 
-_WHOLE = re.compile(r"-?\d{1,18}")
+_WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _DOUBLE_ERROR = Fraction(1, 2**51)
 _FLOAT_ERROR = Fraction(1, 2**22)
 # 2**53 is the first integer that another one rounds to; a FLOAT's is 2**24.
@@ -196,7 +196,10 @@ def _timestamp(literal: ColumnType, zone: tzinfo | None, value: object) -> Span 
     if literal.kind == "timestamp":
         return _point(timestamps.instant_micros(value)) if _is_instant(value) else None
     local = _local_of(value, literal)
-    return None if local is None or zone is None else _point(timestamps.zoned_micros(local, zone))
+    if local is None or zone is None or (literal.kind == "date" and timestamps.is_in_gap(local, zone)):
+        # A day without a midnight begins at another time than Java's local time 00:00 does.
+        return None
+    return _point(timestamps.zoned_micros(local, zone))
 
 
 def _timestamp_ntz(literal: ColumnType, value: object) -> Span | None:

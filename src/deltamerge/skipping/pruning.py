@@ -160,6 +160,9 @@ def _comparison(
     if span is None or kind is None:
         return bounds.may_be_value
     if predicate.op == "<>":
+        if predicate.type_name == "string" and kind.kind != "string":
+            # Of NOT IN Spark may compare the strings, which several spellings of one value are.
+            return bounds.may_be_value
         return as_mask(bounds.may_be_value & may_differ(span, bounds))
     interval = interval_of(predicate.op, span, kind)
     if interval is None:

@@ -19,13 +19,14 @@ MICROS_PER_DAY = 86_400_000_000
 MICROS_1973 = 94_694_400_000_000
 OFFSET_SLACK_MICROS = 60_000_000
 
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _TIMESTAMP = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)"
     r"(?:[ T](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?"
-    r"(?P<offset>Z|[+-]\d\d:?\d\d(?::?\d\d)?)?)?"
+    r"(?P<offset>Z|[+-]\d\d:?\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
 )
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?", re.ASCII)
 # These have Java's old meaning in Spark (PST is Los Angeles, EST a fixed offset), another in zoneinfo.
 _SHORT_ID = re.compile(r"[A-Z]{3}")
 
@@ -76,6 +77,12 @@ def zoned_micros(value: datetime, zone: tzinfo) -> int:
     so Spark).
     """
     return instant_micros(value.replace(tzinfo=zone, fold=0))
+
+
+def is_in_gap(value: datetime, zone: tzinfo) -> bool:
+    """Return whether a zone's clocks never showed a local time, since they were put forward over it."""
+    before, after = (value.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    return before is not None and after is not None and before < after
 
 
 def parse_date(string: str) -> int | None:

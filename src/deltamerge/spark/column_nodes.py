@@ -27,6 +27,12 @@ def is_built_on_subquery(column: Column) -> bool:
     return java is not None and "SubqueryExpression(" in java.node().toString()
 
 
+def has_users_functions(column: Column) -> bool:
+    """Return whether a classic Column may call a function in Python, which prints as one of Spark's of its name."""
+    java: Any = column._jc
+    return "ExpressionColumnNode(" in java.node().toString()
+
+
 def attribute_names(column: Column) -> list[tuple[str, ...]] | None:
     """Return the names that a classic Column refers to, but for those inside of `expr`; None where one is unusual.
 

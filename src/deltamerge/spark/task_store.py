@@ -142,7 +142,7 @@ class TaskStore:
         return _joined(self._rows(call))
 
     def _rows(self, call: Call) -> _Rows:
-        work = answering(self.root, self._options(), self._defaults, [call])
+        work = answering(self.root, self._options(), self._defaults, call)
         try:
             with python_workers():
                 rows = self._spark.range(0, 1, 1, 1).mapInArrow(work, SCHEMA).collect()

@@ -7,6 +7,7 @@ operators precede their operands: ``and(=(t.id, s.id), t.x > 1)``.
 
 from __future__ import annotations
 
+import keyword
 from contextlib import suppress
 from itertools import pairwise
 
@@ -42,6 +43,10 @@ FUNCTIONS: dict[str, tuple[str, int | None]] = {
     "when": ("case", None),
     "to_date": ("date", 1),
 }
+NAMED_OPERATORS = {
+    name: op for name, (op, _) in FUNCTIONS.items() if name.isidentifier() and not keyword.iskeyword(name)
+}
+"""The operators that a function's name is read as: a user may have given the name to another function."""
 # The operators between values by how tightly they bind, the loosest first; the tree has no division.
 _BETWEEN_VALUES = ({"+": "+", "-": "-", "||": "concat"}, {"*": "*", "%": "%", "/": None, "DIV": None})
 # Where one of these is among them, they bind in another way.

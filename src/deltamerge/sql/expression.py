@@ -6,8 +6,8 @@ expression, None where it came from a Column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from deltamerge.sql.caret import Span
@@ -92,6 +92,23 @@ def leaves(node: Node) -> Iterator[Name | Literal | Opaque]:
             yield from leaves(operand)
     else:
         yield node
+
+
+def without_operators(node: Node, ops: Collection[str]) -> Node:
+    """Return a tree in which some operators are not looked into."""
+    if not ops or not isinstance(node, Operation):
+        return node
+    if node.op not in ops:
+        return replace(node, operands=tuple(without_operators(operand, ops) for operand in node.operands))
+    opaque = [leaf for leaf in leaves(node) if isinstance(leaf, Opaque)]
+    return Opaque(
+        names=(*(leaf for leaf in leaves(node) if isinstance(leaf, Name)), *(n for leaf in opaque for n in leaf.names)),
+        words=tuple(word for leaf in opaque for word in leaf.words),
+        complete=all(leaf.complete for leaf in opaque),
+        subquery=any(leaf.subquery for leaf in opaque),
+        text=node.text,
+        span=node.span,
+    )
 
 
 def names_in(node: Node) -> frozenset[tuple[str, ...]]:

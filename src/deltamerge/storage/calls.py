@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.store import Store, open_store
 from deltamerge.workers.obstore_client import reason_of
 
-SCHEMA = "number int, path string, size long, modified long, tag string, content binary, error string"
+SCHEMA = "path string, size long, modified long, tag string, content binary, error string"
 _ARROW = pa.schema([
-    ("number", pa.int32()), ("path", pa.string()), ("size", pa.int64()), ("modified", pa.int64()),
+    ("path", pa.string()), ("size", pa.int64()), ("modified", pa.int64()),
     ("tag", pa.string()), ("content", pa.binary()), ("error", pa.string()),
 ])  # fmt: skip
 # Spark sends a row as a whole.
@@ -39,20 +39,19 @@ class Call:
 
 
 def answering(
-    root: str, options: Mapping[str, str], defaults: Mapping[str, str], calls: Sequence[Call]
+    root: str, options: Mapping[str, str], defaults: Mapping[str, str], call: Call
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for one task that makes calls of a store, in their order; arguments as of `open_store`."""
+    """Return a function for one task that makes a call of a store; the other arguments are those of `open_store`."""
 
     def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        for number, call in enumerate(calls):
-            try:
-                rows = _made(open_store(root, options, defaults), call)
-            except (OSError, BaseError, DeltaTableException) as error:
-                rows = [{"error": _described(error)}]
-            for row in rows:
-                yield pa.RecordBatch.from_pylist([{**row, "number": number}], _ARROW)
+        try:
+            rows = _made(open_store(root, options, defaults), call)
+        except (OSError, BaseError, DeltaTableException) as error:
+            rows = [{"error": _described(error)}]
+        for row in rows:
+            yield pa.RecordBatch.from_pylist([row], _ARROW)
 
     return answer
 

@@ -113,11 +113,10 @@ class PreparedCommit:
 
 @dataclass(frozen=True, eq=False)
 class Committed:
-    """A commit that landed after so many attempts; `read` is the snapshot that the transaction had read."""
+    """A commit that landed; `read` is the snapshot that the transaction had read."""
 
     version: int
     timestamp_ms: int
-    attempts: int
     store: Store = field(repr=False)
     read: Snapshot | None = field(repr=False)
 

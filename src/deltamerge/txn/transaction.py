@@ -68,23 +68,23 @@ def commit(
         check_reserved_names(prepared.new_metadata, None if read is None else read.metadata)
     _check_not_cleaned_up(prepared)
 
-    def landed(version: int, timestamp: int, attempts: int, content: bytes | None) -> Committed:
-        committed = Committed(version, timestamp, attempts, prepared.store, prepared.read_snapshot)
+    def landed(version: int, timestamp: int, content: bytes | None) -> Committed:
+        committed = Committed(version, timestamp, prepared.store, prepared.read_snapshot)
         maintain_log(committed, prepared, content, clock)
         return committed
 
     seen = prepared.read_version
     last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
     winners: list[WinningCommit] = []
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    for _ in range(MAX_ATTEMPTS):
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
         content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
-            return landed(seen + 1, timestamp, attempt, content)
+            return landed(seen + 1, timestamp, content)
         conflict: DeltaConcurrentModificationException | None = None
         for winner in _winning_commits(prepared, seen + 1):
             if winner.txn_id == prepared.txn_id:
-                return landed(winner.version, timestamp, attempt, None)
+                return landed(winner.version, timestamp, None)
             try:
                 check_conflicts(prepared, winner)
             except ROW_CONFLICTS as error:

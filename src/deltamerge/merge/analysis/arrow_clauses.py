@@ -54,6 +54,11 @@ class ArrowClauses:
         return Columns(self.references.either_column, fields, self.zone)
 
     @cached_property
+    def _inserted(self) -> Columns:
+        """The source's columns, all that an INSERT sees, at the positions that they have after the target's."""
+        return Columns(self.references.inserted_column, self._both.fields, self.zone)
+
+    @cached_property
     def _source(self) -> Columns:
         return Columns(self.references.source_column, self.merge.source_schema.fields, self.zone)
 
@@ -136,7 +141,11 @@ class ArrowClauses:
             return None if taken is None else assigned_value(taken, field)
         if not isinstance(output, TakeValue):
             return None
-        columns = self._target if clause.clause.kind == "not_matched_by_source" else self._both
+        columns = {
+            "matched": self._both,
+            "not_matched": self._inserted,
+            "not_matched_by_source": self._target,
+        }[clause.clause.kind]
         value = arrow_value(self.references.tree(clause.clause.values[output.index]), columns)
         # A Column's literals print alike whatever their types are.
         if value is None or value.type != _arrow_type(clause.value_types[output.index]):

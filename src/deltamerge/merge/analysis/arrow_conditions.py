@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from pyspark.sql import types as T
 
+from deltamerge.scan.file_types import is_exact
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, ColumnType
 from deltamerge.skipping.literals import span_function
 from deltamerge.skipping.timestamps import EPOCH_DATE, parse_date
@@ -71,7 +72,9 @@ def condition_value(node: Node, columns: Columns) -> Condition | None:
     """Return what conditions are made of; else as `arrow_condition`."""
     if isinstance(node, Name):
         index = columns.place(node)
-        return None if index is None else Column(index, _kind_of(columns.fields[index]))
+        # Of a type that Arrow does not have even NULL is not looked for: nothing reads its columns.
+        is_read = index is not None and is_exact(columns.fields[index].dataType)
+        return Column(index, _kind_of(columns.fields[index])) if index is not None and is_read else None
     if isinstance(node, Literal):
         kind = _PYTHON.get(type(node.value))
         return None if kind is None else Constant(node.value, kind)
@@ -81,6 +84,9 @@ def condition_value(node: Node, columns: Columns) -> Condition | None:
     beside = others[0].kind if others and others[0] is not None and node.op in _COMPARISONS else None
     operands = []
     for operand in node.operands:
+        if node.op == "in" and beside in ("instant", "local") and _is_string(operand):
+            # Without ANSI Spark compares all as strings, of which several are one time.
+            return None
         if isinstance(operand, Literal) and beside is not None:
             found: Condition | None = _cast(operand, beside, columns.zone)
         else:
@@ -133,6 +139,10 @@ def _is_short(value: Decimal) -> bool:
     exponent = value.as_tuple().exponent
     is_exact = isinstance(exponent, int) and -exponent <= _MOST_AFTER_POINT
     return is_exact and abs(value) < Decimal(10) ** _MOST_BEFORE_POINT
+
+
+def _is_string(node: Node) -> bool:
+    return isinstance(node, Literal) and isinstance(node.value, str)
 
 
 def _is_plain(pattern: Condition) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -24,12 +24,12 @@ from deltamerge.merge.analysis.resolved_merge import (
 )
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.skipping.predicates import ALWAYS, And, Or, Predicate
-from deltamerge.spark.column_nodes import attribute_names
+from deltamerge.spark.column_nodes import attribute_names, has_users_functions
 from deltamerge.spark.column_trees import read_classic_column, read_proto
 from deltamerge.spark.nested_types import contains
-from deltamerge.sql.condition_reader import read_condition
+from deltamerge.sql.condition_reader import NAMED_OPERATORS, read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
-from deltamerge.sql.expression import Literal, Name, Node, Opaque, leaves, names_in, unreadable
+from deltamerge.sql.expression import Literal, Name, Node, Opaque, leaves, names_in, unreadable, without_operators
 from deltamerge.sql.merge_ast import ClauseKind, Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.write.align import same_shape
@@ -63,15 +63,21 @@ class ClauseReferences:
 
 @dataclass(frozen=True)
 class MergeReferences:
-    """What the statement's expressions refer to, each part computed when it is first asked for."""
+    """What the statement's expressions refer to, each part computed when it is first asked for.
+
+    Args:
+        replaced: The operators of trees for which the session has functions of its own; only Spark evaluates these.
+    """
 
     merge: ResolvedMerge
+    replaced: frozenset[str] = frozenset()
     _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def tree(self, expression: Expression) -> Node:
         key = id(expression)
         if key not in self._trees:
-            self._trees[key] = expression_tree(expression, self.merge.double_quoted_identifiers)
+            tree = expression_tree(expression, self.merge.double_quoted_identifiers)
+            self._trees[key] = without_operators(tree, self.replaced)
         return self._trees[key]
 
     def _shape(self, expression: Expression, scope: Scope) -> ConditionShape:
@@ -84,6 +90,10 @@ class MergeReferences:
     @cached_property
     def _target(self) -> Scope:
         return self._scope(StructType([]))
+
+    @cached_property
+    def _source(self) -> Scope:
+        return replace(self._both, target=Relation((), {}))
 
     def _scope(self, source: StructType) -> Scope:
         merge = self.merge
@@ -243,6 +253,11 @@ class MergeReferences:
         """Return the position of the target's column that a name certainly is, where only the target is seen."""
         return column_at(self._target, "target", self.merge.target_schema, name)
 
+    def inserted_column(self, name: Name) -> int | None:
+        """Return the position of a name's column after the target's columns, where only the source is seen."""
+        found = column_at(self._source, "source", self.merge.source_schema, name)
+        return None if found is None else len(self.merge.target_schema) + found
+
     def either_column(self, name: Name) -> int | None:
         """Return the position of a name's column among the target's columns and, after these, the source's."""
         of_target = column_at(self._both, "target", self.merge.target_schema, name)
@@ -263,7 +278,7 @@ def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> 
     # A classic Column prints a name as it is, so that a name may look like anything.
     if names is None or not names_in(tree).issuperset(names):
         return unreadable(expression.text)
-    return tree
+    return without_operators(tree, NAMED_OPERATORS.values()) if has_users_functions(column) else tree
 
 
 def _keeps_value(given: DataType, field: StructField) -> bool:

@@ -15,7 +15,7 @@ from deltamerge.merge.statement import MergeStatement, to_column
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind, MergeClause, Update
 from deltamerge.sql.names import free_prefix
-from deltamerge.workers.row_pairs import SKIPPED
+from deltamerge.workers.row_pairs import SKIPPED, by_source_number
 from deltamerge.write.align import align, set_fields
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import explicit_insert, identity_column, identity_update
@@ -121,6 +121,11 @@ class ResolvedClause:
     @property
     def key(self) -> tuple[ClauseKind, int]:
         return self.clause.kind, self.number
+
+    @property
+    def code(self) -> int:
+        """The number that pairs of rows have for a MATCHED or BY SOURCE clause."""
+        return self.number if self.clause.kind == "matched" else by_source_number(self.number)
 
     @property
     def skip_key(self) -> tuple[ClauseKind, int]:

@@ -17,7 +17,6 @@ from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution, file_form
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup import Lookup
-from deltamerge.merge.executors.lookup_recipe import code_of
 from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.row_counts import RowCounts, changes_of, writing_step
@@ -67,7 +66,7 @@ class ArrowChanges:
         return TouchedFiles(files, (), counts, has_multiple_matches=False)
 
     def updated(self, pairs: Pairs) -> int:
-        return sum(pairs.rows_by_clause.get(code_of(clause), 0) for clause in self.lookup.recipe.clauses.updates)
+        return sum(pairs.rows_by_clause.get(clause.code, 0) for clause in self.lookup.recipe.clauses.updates)
 
     def located(self, pairs: Sequence[Pairs]) -> list[ChangingFile]:
         return [

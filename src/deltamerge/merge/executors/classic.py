@@ -24,7 +24,6 @@ from deltamerge.merge.executors.row_counts import (
     changes_of,
     check_same_changes,
     counted,
-    observing_clauses,
     writing_step,
 )
 from deltamerge.merge.executors.target_scan import finds_rows, first_side, matching_side, scan_rows
@@ -34,8 +33,7 @@ from deltamerge.merge.executors.touched_files import (
     find_touched_files,
     find_touched_rows,
 )
-from deltamerge.merge.executors.written_rows import collect_output, table_columns, write_output
-from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
+from deltamerge.merge.executors.written_rows import collect_output, write_changed_rows
 from deltamerge.merge.output.clause_expressions import (
     evaluate_clauses,
     generate_write_all_changes_output_cols,
@@ -173,18 +171,8 @@ def _write_all_changes(
     )
     if touched.has_multiple_matches:
         rows = keep_one_match(rows, names)
-    change = F.col(names.change)
-    kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
-    observation = None
-    if counting or len(merge.inserting) > 1:
-        frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
-        rows = Rows(frame, rows.names)
     rows, hidden = _with_hidden_columns(execution, rows)
-    if execution.writes_change_data:
-        output = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
-    else:
-        output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
-    write_output(execution, output, hidden)
+    observation = write_changed_rows(execution, rows, hidden, counting=counting)
     return collect_output(execution), None if observation is None else counted(observation, merge.clauses)
 
 

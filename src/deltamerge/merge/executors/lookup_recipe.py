@@ -21,7 +21,6 @@ from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
 from deltamerge.merge.source.key_summary import ranged_keys
 from deltamerge.workers.conditions import ClauseChoice, RowCheck
-from deltamerge.workers.row_pairs import by_source_number
 from deltamerge.workers.row_values import RowValue, positions_in
 from deltamerge.workers.source_keys import ComparedKey, RowChoice
 from deltamerge.write.constraints import NotNull, constraints_of
@@ -48,7 +47,7 @@ class LookupClauses:
     @property
     def numbers(self) -> dict[tuple[str, int], int]:
         """By the clauses whose rows are counted the number that pairs have for each."""
-        return {clause.key: code_of(clause) for clause in (*self.matched, *self.by_source, *self.skipped)}
+        return {clause.key: clause.code for clause in (*self.matched, *self.by_source, *self.skipped)}
 
     @property
     def updates(self) -> tuple[ResolvedClause, ...]:
@@ -191,7 +190,7 @@ def _clauses(context: PlanningContext, changed: str) -> LookupClauses:
     by_source = tuple(merge.changing_by_source)
     skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.clause.kind != "matched")
     updates = [c for c in (*matched, *by_source) if c.action == "update" and changed != "spark"]
-    moving = {code_of(clause): columns for clause in updates if (columns := moving_columns(context, clause))}
+    moving = {clause.code: columns for clause in updates if (columns := moving_columns(context, clause))}
     return LookupClauses(matched, by_source, skipped, takes_all(context), moving)
 
 
@@ -245,13 +244,13 @@ def _pair_values(context: PlanningContext, changed: str, clauses: LookupClauses,
     names = merge.output_schema.names
     return PairValues(
         columns={
-            code_of(c): {names[index]: merge.names.stored(*c.key, index) for index in computed[c.key]} for c in updates
+            c.code: {names[index]: merge.names.stored(*c.key, index) for index in computed[c.key]} for c in updates
         },
         values={
-            code_of(c): frozenset(value for index in evaluated[c.key] for value in values_of(c.outputs[index]))
+            c.code: frozenset(value for index in evaluated[c.key] for value in values_of(c.outputs[index]))
             for c in updates
         },
-        holds={code_of(c): merge.names.holds(*c.key) for c in updates if derived_of(context, c).checks},
+        holds={c.code: merge.names.holds(*c.key) for c in updates if derived_of(context, c).checks},
         target=target,
         source=source,
         are_literals=not conditions and references.are_literals(evaluated),
@@ -288,11 +287,6 @@ def row_value(context: PlanningContext, table: StoredTable, clause: ResolvedClau
         target={place: table.before[target[place]] for place in places if place < len(target)},
         source={place: merge.names.source(place - len(target)) for place in places if place >= len(target)},
     )
-
-
-def code_of(clause: ResolvedClause) -> int:
-    """Return the number that pairs have for a MATCHED or BY SOURCE clause."""
-    return clause.number if clause.clause.kind == "matched" else by_source_number(clause.number)
 
 
 def _computed_of_pairs(context: PlanningContext, clause: ResolvedClause) -> tuple[int, ...]:

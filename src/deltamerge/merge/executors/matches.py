@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,7 @@ from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import Rows, with_unmatchable
 from deltamerge.scan.row_positions import bit_in_piece, from_pieces, piece_of
 from deltamerge.spark import columns as F
-
-# Codes of rows of the source begin here, those of target rows at 0.
-_OF_SOURCE = 1_000_000
+from deltamerge.workers.row_pairs import NO_CLAUSE
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,13 @@ def find_matches(
     if merge.changing_by_source:
         rows = with_unmatchable(rows, unmatchable)
         rows = evaluate_clauses(rows, merge, "not_matched_by_source", values=False)
-    places = [_place(_code(merge, [*changing, *skipping]), F.col(names.file_name), F.col(names.row_index))]
+    target_code = _code(merge, (*changing, *skipping))
+    places = [_place(target_code, F.col(names.file_name), F.col(names.row_index))]
     if of_source:
-        matched = F.when(F.col(names.source_row_present), _source_code(merge))
-        places.append(_place(matched, F.lit(None).cast("string"), F.col(names.source_row_index)))
+        updates = [clause for clause in merge.matched if clause.action == "update"]
+        source_code = F.when(F.col(names.source_row_present), F.coalesce(_code(merge, updates), F.lit(NO_CLAUSE)))
+        # Rows of the source have no file.
+        places.append(_place(source_code, F.lit(None).cast("string"), F.col(names.source_row_index)))
     place = names.packed
     found = (
         rows.frame.select(F.explode(F.array(*places)).alias(place))
@@ -75,7 +76,7 @@ def find_matches(
         .toArrow()
         .to_pylist()
     )
-    return _matches(found, changing, skipping, path_of)
+    return _matches(found, (*changing, *skipping), path_of)
 
 
 def _place(code: Column, file: Column, row: Column) -> Column:
@@ -87,29 +88,18 @@ def _place(code: Column, file: Column, row: Column) -> Column:
     )
 
 
-def _code(merge: ResolvedMerge, changing: list[ResolvedClause]) -> Column:
-    """Return the place, in a list, of the clause that changes the target row; NULL where there is none."""
+def _code(merge: ResolvedMerge, clauses: Sequence[ResolvedClause]) -> Column:
+    """Return the code of the clause that takes the row; NULL where none of these does."""
     code = F.lit(None).cast("int")
-    for index, clause in enumerate(changing):
+    for clause in clauses:
         taken = F.col(merge.names.clause(clause.clause.kind)) == F.lit(clause.number)
-        code = F.coalesce(F.when(taken, F.lit(index)), code)
-    return code
-
-
-def _source_code(merge: ResolvedMerge) -> Column:
-    code = F.lit(_OF_SOURCE)
-    number = F.col(merge.names.clause("matched"))
-    for clause in merge.matched:
-        if clause.action == "update":
-            of_clause = F.lit(_OF_SOURCE + 1 + clause.number)
-            code = F.when(number == F.lit(clause.number), of_clause).otherwise(code)
+        code = F.coalesce(F.when(taken, F.lit(clause.code)), code)
     return code
 
 
 def _matches(
     found: list[dict[str, Any]],
-    changing: list[ResolvedClause],
-    skipping: list[ResolvedClause],
+    clauses: Sequence[ResolvedClause],
     path_of: Callable[[str], str],
 ) -> Matches:
     pieces: dict[tuple[int, str | None], list[tuple[int, bytes]]] = defaultdict(list)
@@ -121,25 +111,25 @@ def _matches(
     rows = {key: from_pieces(of_key) for key, of_key in pieces.items()}
     changed: dict[str, BitMap64] = {}
     fired: dict[str, int] = defaultdict(int)
-    counts: dict[tuple[str, int], int] = {c.key: 0 for c in (*changing, *skipping)}
+    by_code = {clause.code: clause for clause in clauses}
+    counts: dict[tuple[str, int], int] = {clause.key: 0 for clause in clauses}
     skipped: list[tuple[ResolvedClause, str, BitMap64]] = []
     sources: dict[int, BitMap64] = {}
     for (code, file), positions in rows.items():
         if file is None:
-            sources[code - _OF_SOURCE - 1] = positions
+            sources[code] = positions
             continue
-        path = path_of(file)
-        if code >= len(changing):
-            skipped.append((skipping[code - len(changing)], path, positions))
+        path, clause = path_of(file), by_code[code]
+        if clause.action == "skip_unchanged":
+            skipped.append((clause, path, positions))
             continue
-        clause = changing[code]
         changed[path] = changed.get(path, BitMap64()) | positions
         fired[path] += pairs[code, file]
         counts[clause.key] += len(positions)
     for clause, path, positions in skipped:
         counts[clause.key] += len(positions - changed.get(path, BitMap64()))
-    updating = {number: positions for number, positions in sources.items() if number >= 0}
-    updates = sum(count for (code, _), count in pairs.items() if code > _OF_SOURCE)
+    updating = {number: positions for number, positions in sources.items() if number != NO_CLAUSE}
+    updates = sum(pairs[number, None] for number in updating)
     return Matches(
         changed=dict(sorted(changed.items())),
         rows_by_clause=counts,

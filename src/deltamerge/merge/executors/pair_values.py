@@ -17,7 +17,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeGenerate
 from deltamerge.merge.executors.execution import derivation_of, stored_value
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.spark_staging import check_there, stage_rows, staged_files
 from deltamerge.merge.output.clause_expressions import (
@@ -130,7 +130,7 @@ def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
     rows = _with_clauses(frames.valued(found, number, code), recipe, merge, code)
     values = [F.col(name) for name in recipe.pair_values.holds.values()]
     for update in recipe.clauses.updates:
-        derivation, set_by = derivation_of(execution, update), recipe.pair_values.columns[code_of(update)]
+        derivation, set_by = derivation_of(execution, update), recipe.pair_values.columns[update.code]
         rows = rows if derivation is None else with_derived(rows, merge, derivation)
         is_taken = F.col(names.clause(update.clause.kind)) == F.lit(update.number)
         for index, field in enumerate(merge.output_schema.fields):
@@ -168,7 +168,7 @@ def _with_clauses(rows: Rows, recipe: LookupRecipe, merge: ResolvedMerge, code: 
         return rows
     number = F.when(known < F.lit(NO_CLAUSE), F.lit(by_source_number(0)) - known)
     rows = rows.adding([(names.clause("not_matched_by_source"), number)])
-    wanted = {clause.number: recipe.pair_values.values[code_of(clause)] for clause in by_source}
+    wanted = {clause.number: recipe.pair_values.values[clause.code] for clause in by_source}
     seeing = seeing_target(rows, merge)
     return own_columns(generate_clause_values(seeing, by_source, "not_matched_by_source", names, wanted))
 

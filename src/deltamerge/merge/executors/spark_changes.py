@@ -22,18 +22,15 @@ from deltamerge.merge.executors.row_counts import (
     changes_of,
     check_same_changes,
     counted,
-    observing_clauses,
 )
 from deltamerge.merge.executors.target_scan import scan_rows
 from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
-from deltamerge.merge.executors.written_rows import collect_output, put_together, table_columns, write_output
-from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
+from deltamerge.merge.executors.written_rows import collect_output, put_together, write_changed_rows
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.paths import spark_spellings
-from deltamerge.spark import columns as F
 from deltamerge.spark.session import job_description
 from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
 from deltamerge.write.data_files import WrittenFiles
@@ -202,7 +199,7 @@ def _unchanged(changes: SparkChanges) -> DataFrame:
 
 
 def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) -> Observation | None:
-    execution, merge, names = changes.execution, changes.execution.merge, changes.execution.merge.names
+    execution = changes.execution
     partitions = changes.summary.partitions
     frame = reduce(lambda left, right: left.union(right), parts)
     if not execution.snapshot.metadata.partition_columns:
@@ -210,15 +207,5 @@ def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) ->
             frame = frame.coalesce(max(1, partitions))
         copied = sum(logical_rows(execution.table.store, file) for file in changes.copied)
         frame = put_together(execution, frame, partitions + scanned, changes.summary.row_count + copied)
-    observation: Observation | None = None
-    if len(merge.inserting) > 1 or not execution.references.is_deterministic:
-        change = F.col(names.change)
-        kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
-        frame, observation = observing_clauses(frame, merge.clauses, names, kept)
     rows, hidden = Rows(frame, changes.rows.columns), changes.rows.hidden_names
-    if execution.writes_change_data:
-        output = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
-    else:
-        output = table_columns(rows, execution, hidden)
-    write_output(execution, output, hidden)
-    return observation
+    return write_changed_rows(execution, rows, hidden, counting=not execution.references.is_deterministic)

@@ -17,7 +17,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     values_of,
 )
 from deltamerge.merge.executors.execution import Execution, derivation_of, stored_value
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe, code_of, row_value
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, row_value
 from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.spark import columns as F
 from deltamerge.workers.conditions import ClauseChoice
@@ -78,9 +78,9 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
         columns.of_source(index)
     of_pairs = recipe.pair_values
     updated = {
-        code_of(update): ClauseRows(
-            columns.of_clause(update, of_pairs.columns.get(code_of(update), {})),
-            of_pairs.holds.get(code_of(update)) if recipe.reads_pairs else columns.derive(update),
+        update.code: ClauseRows(
+            columns.of_clause(update, of_pairs.columns.get(update.code, {})),
+            of_pairs.holds.get(update.code) if recipe.reads_pairs else columns.derive(update),
         )
         for update in clauses.updates
     }

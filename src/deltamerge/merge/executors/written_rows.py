@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 
 from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.row_counts import observing_clauses
+from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.write.constraints import checked
@@ -59,6 +61,30 @@ def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) 
     limits = execution.limits
     many = tasks > limits.tasks_without_rebalance and rows < tasks * limits.rows_of_a_task
     return frame.hint("rebalance") if many else frame
+
+
+def write_changed_rows(
+    execution: Execution, rows: Rows, hidden: tuple[str, ...] = (), *, counting: bool
+) -> Observation | None:
+    """Write what rows have become, by what changed of each; `collect_output` finds the files.
+
+    Args:
+        rows: Output columns, the target's own values where there is change data, and `row_change`.
+        counting: Whether the rows that each clause takes are counted, which the result observes.
+    """
+    merge, names = execution.merge, execution.merge.names
+    change = F.col(names.change)
+    kept = change.isin("insert", "update") | (change.isNull() & F.col(names.file_rewritten))
+    observation = None
+    if counting or len(merge.inserting) > 1:
+        frame, observation = observing_clauses(rows.frame, merge.clauses, names, kept)
+        rows = Rows(frame, rows.names)
+    if execution.writes_change_data:
+        output = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
+    else:
+        output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
+    write_output(execution, output, hidden)
+    return observation
 
 
 def write_output(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> None:
