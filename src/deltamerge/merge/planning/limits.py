@@ -82,7 +82,7 @@ class Limits:
     one_task_files: int = 32
     one_task_bytes: int = 8 * _MIB
     one_task_rows: int = 10_000
-    driver_bytes: int = 32 * _MIB
+    driver_bytes: int = 64 * _MIB
     driver_bytes_in_local_mode: int = 1024 * _MIB
     driver_files: int = 32
     driver_new_files: int = 200
