@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
 from deltamerge.spark.session import physical_plan
+from deltamerge.tables import DeltaTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,3 +191,21 @@ def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession,
     finally:
         spark.sql("DROP TABLE IF EXISTS placed")
         spark.sql("DROP TABLE IF EXISTS other")
+
+
+def test_a_table_qualifies_its_columns(installed: SparkSession) -> None:
+    """A name without an alias does, as with a JAR: in frames, merges and commands."""
+    spark = installed
+    for name in ("people", "updates"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql("SELECT 1L AS id, 'ann' AS name").write.format("delta").saveAsTable("people")
+    spark.sql("SELECT * FROM VALUES (1L, 'bob'), (2L, 'cy') AS (id, name)").write.format("delta").saveAsTable("updates")
+    joined = spark.table("people").join(spark.table("updates"), F.expr("people.id = updates.id"))
+    assert rows(joined.select("people.name", "updates.name")) == [("ann", "bob")]
+    assert rows(spark.read.table("updates").where("updates.id > 1")) == [(2, "cy")]
+    table = DeltaTable.forName(spark, "people")
+    merge = table.merge(spark.table("updates"), "people.id = updates.id")
+    merge.whenMatchedUpdate(set={"name": "updates.name"}).whenNotMatchedInsertAll().execute()
+    table.update("people.id = 2", {"name": F.lit("di")})
+    table.delete("people.id = 1")
+    assert rows(table.toDF().where("people.id > 0")) == [(2, "di")]

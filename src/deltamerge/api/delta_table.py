@@ -29,6 +29,7 @@ from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name
+from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 
 __all__ = ["DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
@@ -75,7 +76,7 @@ class DeltaTable(TableCommands):
     def forName(
         cls, sparkSession: SparkSession, tableOrViewName: str, *, options: StoreOptions | None = None
     ) -> DeltaTable:
-        """Open a table of the session's catalog.
+        """Open a table of the session's catalog, whose columns its name may qualify, as in ``people.id``.
 
         Args:
             sparkSession: The session.
@@ -85,7 +86,9 @@ class DeltaTable(TableCommands):
         Raises:
             DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
         """
-        return cls(open_by_name(sparkSession, tableOrViewName, options))
+        named = TableName.of(parse_name(tableOrViewName))
+        alias = named.parts[-1] if named.path is None else None
+        return cls(open_by_name(sparkSession, tableOrViewName, options), alias)
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str, *, options: StoreOptions | None = None) -> bool:

@@ -70,7 +70,7 @@ def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
     if named.path is not None:
         return load_path(spark, named.path, asked)
     found = Tables(spark).called(named.parts)
-    return None if found is None else _frame(found, asked)
+    return None if found is None else _frame(found, asked).alias(named.parts[-1])
 
 
 def _frame(table: DeltaTable, asked: Load) -> DataFrame:
