@@ -241,8 +241,8 @@ def _bounds(column: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
     if statistics.has_min_max:
         try:
             return statistics.min, statistics.max
-        except OverflowError:
-            # A day that Python's calendar lacks.
+        except (OverflowError, UnicodeDecodeError):
+            # A day that Python's calendar lacks, or a string that is not UTF-8.
             return None
     all_null = statistics.has_null_count and statistics.null_count == column.num_values
     return (None, None) if all_null else None

@@ -38,6 +38,7 @@ class NewRows:
         shapes: How the values of columns of nested types are given, by the columns.
         identities: By an identity column that INSERT clauses leave to the table its value for the first of the
             staged rows, and the step to the next one's.
+        counted_by: A column of the staged rows, which is read where no other is: rows of literals are as many.
     """
 
     staged: StagedRows
@@ -55,13 +56,17 @@ class NewRows:
     checks: tuple[RowCheck, ...] = ()
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    counted_by: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the staged rows."""
         clauses = (*self.updates.values(), *self.inserts.values())
         wanted = [name for clause in clauses for name in clause.names if name not in self.of_pairs]
-        return tuple(dict.fromkeys([*wanted, *([] if self.clause is None else [self.clause])]))
+        wanted += [] if self.clause is None else [self.clause]
+        if not wanted and self.inserts and self.counted_by is not None:
+            return (self.counted_by,)
+        return tuple(dict.fromkeys(wanted))
 
     @property
     def updated_columns(self) -> tuple[str, ...]:

@@ -129,3 +129,47 @@ def test_a_sum_that_overflows(spark: SparkSession, tmp_path: Path, ansi: str) ->
             found[executor] = rows(DeltaTable.forPath(spark, path).toDF())
     assert found["key_lookup"] == found["classic"]
     assert isinstance(found["classic"], str) == (ansi == "true")
+
+
+@pytest.mark.parametrize("features", ["plain", "vectors", "partitioned"])
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "WHEN NOT MATCHED THEN INSERT (name) VALUES ('missing')",
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (name, n) VALUES ('missing', 7)",
+        "WHEN MATCHED THEN UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT (name, n) VALUES ('missing', DEFAULT)",
+    ],
+)
+def test_rows_of_literals_are_as_many_as_the_sources(
+    spark: SparkSession, tmp_path: Path, features: str, clauses: str
+) -> None:
+    """They read no column of it."""
+    properties = {"delta.enableDeletionVectors": "true"} if features == "vectors" else {}
+    partitions = ["n"] if features == "partitioned" else []
+    spark.range(3, 8, 1, 1).write.parquet(str(tmp_path / "source"))
+    spark.read.parquet(str(tmp_path / "source")).createOrReplaceTempView("as_many")
+    found = {}
+    for executor in ("classic", "auto"):
+        path = str(tmp_path / executor)
+        rows_before = spark.range(0, 4, 1, 2).selectExpr("id", "CAST(id AS INT) AS n", "'before' AS name")
+        write_delta(rows_before, path, partition_by=partitions, properties=properties)
+        spark.conf.set(EXECUTOR, executor)
+        report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING as_many s ON t.id = s.id {clauses}")
+        found[executor] = rows(DeltaTable.forPath(spark, path).toDF()), report.metrics["numTargetRowsInserted"]
+    assert found["auto"] == found["classic"]
+    assert found["auto"][1] == 4
+
+
+def test_strings_that_are_not_utf8(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT CAST(X'FFFE' AS STRING) AS k, 1 AS v"), path)
+    for source in ("SELECT CAST(X'FFFE' AS STRING) AS k, 2 AS v", "SELECT CAST(X'FFFD' AS STRING) AS k, 3 AS v"):
+        frame = spark.sql(source)
+        frame.createOrReplaceTempView("not_utf8")
+        clauses = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        merge_sql(spark, f"MERGE INTO delta.`{path}` t USING not_utf8 s ON t.k = s.k {clauses}")
+    frame.write.parquet(str(tmp_path / "source"))
+    spark.read.parquet(str(tmp_path / "source")).selectExpr("*").createOrReplaceTempView("not_utf8")
+    merge_sql(spark, f"MERGE INTO delta.`{path}` t USING not_utf8 s ON t.k = s.k {clauses}")
+    found = DeltaTable.forPath(spark, path).toDF().selectExpr("hex(CAST(k AS BINARY)) AS k", "v")
+    assert rows(found) == [("FFFD", 3), ("FFFE", 2)]

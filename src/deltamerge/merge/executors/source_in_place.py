@@ -93,6 +93,7 @@ def decoded(execution: Execution, source: StagedSource, files: PlainParquet) -> 
     shares = [
         (file, groups.tolist())
         for file, count in zip(files.files, files.groups, strict=True)
+        if count
         for groups in np.array_split(np.arange(count), min(count, most))
     ]
     targets = [
