@@ -63,7 +63,7 @@ def _as_dates(days: tuple[tuple[int, int], ...]) -> Ranges | None:
         return None
 
 
-def _of_strings(values: pa.ChunkedArray, most: int) -> Ranges:
+def _of_strings(values: pa.ChunkedArray, most: int) -> Ranges | None:
     """Cut the strings, in the order of their bytes, into parts of the same size."""
     distinct = pc.unique(values)
     if not len(distinct):
@@ -72,5 +72,8 @@ def _of_strings(values: pa.ChunkedArray, most: int) -> Ranges:
     size = -(-len(ordered) // most)
     begins = np.arange(0, len(ordered), size)
     ends = np.minimum(begins + size, len(ordered)) - 1
-    lows, highs = (ordered.take(pa.array(places)).to_pylist() for places in (begins, ends))
+    try:
+        lows, highs = (ordered.take(pa.array(places)).to_pylist() for places in (begins, ends))
+    except UnicodeDecodeError:
+        return None
     return tuple(zip(lows, highs, strict=True))

@@ -93,7 +93,7 @@ class StagedRows:
 def staged_schema(key_types: Sequence[str]) -> str:
     """Return the schema of what `staging` returns, as DDL."""
     ranges = [
-        f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT"
+        f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT, not_utf8{i} BIGINT"
         for i, name in enumerate(_AS_NUMBERS.get(name, name) for name in key_types)
     ]
     return "path STRING, n BIGINT, staged BIGINT, size BIGINT" + "".join(ranges)
@@ -104,7 +104,8 @@ def staging(files: Files, wanted: Staging) -> Callable[[Iterable[pa.RecordBatch]
 
     Returns:
         A function over batches of rows that returns one row a task: the file, the rows read and staged, their bytes,
-        and for each key its range, how many are not NULL, and the bytes of its strings. Without rows there is no file.
+        and for each key its range, how many are not NULL, the bytes of its strings, and whether a bound of a batch is
+        not UTF-8, which its range then leaves out. Without rows there is no file.
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -171,13 +172,18 @@ class _Counts:
         self._types = [pa.null()] * keys
         self._counts = [0] * keys
         self._bytes = [0] * keys
+        self._not_utf8 = [0] * keys
 
     def add(self, index: int, column: Any) -> None:  # noqa: ANN401
         self._types[index] = column.type
         self._counts[index] += len(column) - column.null_count
         if pa.types.is_string(column.type):
             self._bytes[index] += pc.sum(pc.binary_length(column)).as_py() or 0
-        found = pc.min_max(column).as_py()
+        try:
+            found = pc.min_max(column).as_py()
+        except UnicodeDecodeError:
+            self._not_utf8[index] = 1
+            return
         low, high = self._ranges[index]
         if found["min"] is not None:
             low = found["min"] if low is None else min(low, found["min"], key=in_order)
@@ -198,6 +204,7 @@ class _Counts:
                 (f"hi{index}", kind, high),
                 (f"n{index}", pa.int64(), self._counts[index]),
                 (f"bytes{index}", pa.int64(), self._bytes[index]),
+                (f"not_utf8{index}", pa.int64(), self._not_utf8[index]),
             ]
         arrays = [pa.array([value], kind) for _, kind, value in columns]
         return pa.RecordBatch.from_arrays(arrays, [name for name, _, _ in columns])

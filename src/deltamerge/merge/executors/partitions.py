@@ -211,7 +211,11 @@ def _by_folders(
     found = groups["row_list"].combine_chunks()
     ends = found.offsets.to_numpy()
     numbers = found.values.to_numpy()
-    for number, group in enumerate(groups.select(by).to_pylist()):
+    try:
+        values_of_groups = groups.select(by).to_pylist()
+    except UnicodeDecodeError:
+        raise _declined(execution, "a partition would have a value that is not UTF-8") from None
+    for number, group in enumerate(values_of_groups):
         spelled = {}
         for column, value in zip(columns, group.values(), strict=True):
             kind = stored.columns[column].type

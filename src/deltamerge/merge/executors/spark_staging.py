@@ -160,7 +160,7 @@ def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int, 
         for name, best in ((f"lo{index}", min), (f"hi{index}", max)):
             values = [row[name] for row in found if row[name] is not None]
             whole[name] = best(values, key=in_order) if values else None
-        for name in (f"n{index}", f"bytes{index}"):
+        for name in (f"n{index}", f"bytes{index}", f"not_utf8{index}"):
             whole[name] = sum(row[name] for row in found)
     return replace(summary_of(whole, keys, {}, limits), partitions=len(found))
 
