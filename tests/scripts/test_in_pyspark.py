@@ -15,6 +15,7 @@ from deltamerge.spark.session import physical_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = [pytest.mark.sessions, pytest.mark.slow]
 
@@ -190,3 +191,20 @@ def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession,
     finally:
         spark.sql("DROP TABLE IF EXISTS placed")
         spark.sql("DROP TABLE IF EXISTS other")
+
+
+@pytest.mark.parametrize("given", ["before_format", "after_format", "at_start"])
+def test_a_stream_makes_a_table_with_its_partitions(installed: SparkSession, tmp_path: Path, given: str) -> None:
+    source, path = str(tmp_path / "source"), str(tmp_path / "t")
+    installed.range(4).selectExpr("id", "id % 2 AS p").write.format("delta").save(source)
+    stream: DataStreamWriter = installed.readStream.format("delta").load(source).writeStream
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    if given == "before_format":
+        query = stream.partitionBy("p").format("delta").start(path)
+    elif given == "after_format":
+        query = stream.format("delta").partitionBy(["p"]).start(path)
+    else:
+        query = stream.start(path, format="delta", partitionBy="p")
+    query.awaitTermination()
+    assert DeltaRs(path).metadata().partition_columns == ["p"]
+    assert rows(installed.read.format("delta").load(path)) == [(0, 0), (1, 1), (2, 0), (3, 1)]
