@@ -100,6 +100,20 @@ def test_the_options_of_a_write_hold_for_every_overwrite(
     assert last.get("operationParameters", {}).get("predicate") == options.get("replaceWhere")
 
 
+@pytest.mark.parametrize(("option", "value"), [("replaceUsing", "id"), ("REPLACEON", "t.id = s.id")])
+def test_options_that_would_replace_only_some_rows_are_refused(
+    installed: SparkSession, tmp_path: Path, option: str, value: str
+) -> None:
+    path = str(tmp_path / "t")
+    installed.range(3).write.format("delta").save(path)
+    with pytest.raises(DeltaAnalysisException, match=r"replaceWhere.*MERGE"):
+        installed.range(1, 2).write.format("delta").mode("overwrite").option(option, value).save(path)
+    with pytest.raises(DeltaAnalysisException, match=r"replaceWhere.*MERGE"):
+        installed.range(1).writeTo("refused").using("delta").option(option, value).create()
+    assert DeltaRs(path).version() == 0
+    assert not installed.catalog.tableExists("refused")
+
+
 def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) -> None:
     spark = installed
     for mode in ("error", "append"):

@@ -24,7 +24,7 @@ from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import option_transaction
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
@@ -113,6 +113,7 @@ def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
 def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
     """Write a frame to a table, which need not exist."""
     mode = _mode(asked)
+    refuse_unsupported(asked.options)
     if asked.mode == "ignore" and table_exists(table.store):
         return
     where, conf = asked.replaced, merge_conf(frame.sparkSession)
@@ -167,6 +168,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
 
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
     """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
+    refuse_unsupported(asked.options)
     given = {key.lower(): value for key, value in asked.properties.items()}
     statement = CreateTable(
         TableName.of(parse_name(name)),
