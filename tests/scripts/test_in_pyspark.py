@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +114,45 @@ def test_options_that_would_replace_only_some_rows_are_refused(
         installed.range(1).writeTo("refused").using("delta").option(option, value).create()
     assert DeltaRs(path).version() == 0
     assert not installed.catalog.tableExists("refused")
+
+
+def test_files_are_rearranged_without_changes(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    for start in (0, 2):
+        frame = spark.range(start, start + 2, numPartitions=2).selectExpr("id", "id % 2 AS p").write.partitionBy("p")
+        frame.format("delta").mode("append").option("delta.enableChangeDataFeed", True).save(path)
+    whole = spark.read.format("delta").load(path)
+    rearranged = whole.coalesce(1).write.format("delta").mode("overwrite").option("dataChange", "false")
+    rearranged.save(path)
+    one = whole.where("p = 1").coalesce(1).write.format("delta").mode("overwrite").option("dataChange", False)
+    one.option("replaceWhere", "p = 1").save(path)
+    assert rows(spark.read.format("delta").load(path)) == [(0, 0), (1, 1), (2, 0), (3, 1)]
+    assert changes_in(path, 2) == {("add", False): 2, ("remove", False): 4}
+    assert changes_in(path, 3) == {("add", False): 1, ("remove", False): 1}
+    changed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 0).load(path)
+    assert {row._commit_version for row in changed.collect()} == {0, 1}
+
+
+def changes_in(path: str, version: int) -> Counter[tuple[str, bool]]:
+    commit = (Path(path) / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    actions = [(kind, action) for line in commit for kind, action in json.loads(line).items()]
+    return Counter((kind, action["dataChange"]) for kind, action in actions if kind in ("add", "remove"))
+
+
+def test_what_changes_no_data_changes_no_table(installed: SparkSession, tmp_path: Path) -> None:
+    path, frame = str(tmp_path / "t"), installed.range(3)
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_DATA_CHANGE_FALSE.*Create a Delta table"):
+        frame.write.format("delta").option("dataChange", "false").save(path)
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_DATA_CHANGE_FALSE.*Create a Delta table"):
+        frame.writeTo("rearranged").using("delta").option("dataChange", "false").create()
+    frame.write.format("delta").save(path)
+    writer = frame.selectExpr("id", "1 AS n").write.format("delta").mode("overwrite").option("dataChange", "false")
+    for option, refused in (("mergeSchema", "Change the Delta table schema"), ("overwriteSchema", "Overwrite the")):
+        with pytest.raises(DeltaAnalysisException, match=f"DELTA_DATA_CHANGE_FALSE.*{refused}"):
+            writer.options(**{"mergeSchema": "false", "overwriteSchema": "false", option: "true"}).save(path)
+    with pytest.raises(DeltaIllegalArgumentException, match=r"'dataChange'.*replaceWhere"):
+        frame.write.format("delta").mode("overwrite").options(dataChange=False, replaceWhere="id < 9").save(path)
+    assert DeltaRs(path).version() == 0
 
 
 def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) -> None:

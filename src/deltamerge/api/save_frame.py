@@ -25,7 +25,7 @@ from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import option_transaction
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
-from deltamerge.write.table_writer import CommitNotes, FrameWrite
+from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
 _ERRORS = ("error", "errorifexists", "default")
@@ -99,6 +99,11 @@ class Save:
         return Request(self.options, {})
 
     @property
+    def changes_data(self) -> bool:
+        """Whether the rows are other ones than those that they replace."""
+        return self.request.flag("dataChange", True)
+
+    @property
     def notes(self) -> CommitNotes:
         """What the commit records besides rows."""
         transaction = option_transaction(self.options.get("txnappid"), self.request.number("txnVersion"))
@@ -135,6 +140,7 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
             asked.request.flag("mergeSchema", conf.schema_auto_merge),
             asked.notes,
             {key: asked.options[key] for key in _FILE_OPTIONS if key in asked.options},
+            asked.changes_data,
         ),
     )
 
@@ -169,6 +175,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
     """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
     refuse_unsupported(asked.options)
+    refuse_new_definition(asked.changes_data, mode in ("replace", "create_or_replace"))
     given = {key.lower(): value for key, value in asked.properties.items()}
     statement = CreateTable(
         TableName.of(parse_name(name)),

@@ -31,6 +31,7 @@ def asked_write(request: Request, overwrite: bool) -> FrameWrite:
         _properties(request),
         request.flag("mergeSchema", request.conf.schema_auto_merge),
         CommitNotes(transaction, request.options.get("usermetadata")),
+        data_change=request.flag("dataChange", True),
     )
 
 

@@ -52,7 +52,7 @@ from deltamerge.write.table_commits import (
     new_definition,
     protocol_of,
 )
-from deltamerge.write.table_writer import FrameWrite, written_definition
+from deltamerge.write.table_writer import FrameWrite, refuse_new_definition, written_definition
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,9 @@ def plan_write(
     request = Request(options, settings)
     given = _without_location(schema)
     wanted = asked_write(request, overwrite)
+    if streams:
+        # As delta-spark, whose streams do not know the option.
+        wanted = replace(wanted, data_change=True)
     snapshot = request.snapshot() if table_exists(request.store) else None
     has_partitions = snapshot is not None and bool(snapshot.metadata.partition_columns)
     if wanted.kind == "dynamic" and (streams or not has_partitions):
@@ -144,6 +147,7 @@ def _without_location(schema: StructType) -> StructType:
 def _definition(request: Request, wanted: FrameWrite, snapshot: Snapshot | None, given: StructType) -> TableDefinition:
     """Return the table's definition after the write, and check that rows of the frame can be written to it."""
     if snapshot is None or wanted.kind == "overwrite_schema":
+        refuse_new_definition(wanted.data_change, snapshot is not None)
         columns, defaults = wanted.partition_columns, default_properties(request.settings)
         definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
         protocol_of(snapshot, definition)
@@ -234,7 +238,7 @@ def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: in
     asked = asked_write(request, plan.kind != "append")
     # Spark says with each batch which one it is; the options of a transaction are for batch writes.
     notes = replace(asked.notes, transaction=ApplicationTransaction(query, batch))
-    _commit(plan, request, given, replace(asked, notes=notes), entry)
+    _commit(plan, request, given, replace(asked, notes=notes, data_change=True), entry)
 
 
 def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
@@ -277,7 +281,16 @@ def _commit(
             return
         removed = _replaced(plan, request, snapshot, files)
         names = asked.partition_columns or ()
-        rows = WrittenRows(definition, snapshot.protocol, files, removed, plan.where, plan.kind == "dynamic", names)
+        rows = WrittenRows(
+            definition,
+            snapshot.protocol,
+            files,
+            removed,
+            plan.where,
+            plan.kind == "dynamic",
+            names,
+            data_change=asked.data_change,
+        )
         commit_rows(destination, snapshot, rows, named, entry)
 
 
