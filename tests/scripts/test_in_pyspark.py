@@ -77,6 +77,26 @@ def test_options_of_files_and_how_names_are_spelled(installed: SparkSession, tmp
     assert len(rows(spark.read.format("delta").load(path))) == 20
 
 
+def test_options_of_files_are_those_of_named_tables_too(installed: SparkSession, tmp_path: Path) -> None:
+    frame, options = installed.range(10, numPartitions=1), {"compression": "gzip", "maxRecordsPerFile": "4"}
+    path = str(tmp_path / "saved")
+    try:
+        frame.write.format("delta").options(path=path, **options).saveAsTable("files_saved")
+        assert len(zipped(path)) == 3
+        frame.writeTo(f"delta.`{tmp_path / 'created'}`").using("delta").options(**options).create()
+        assert len(zipped(str(tmp_path / "created"))) == 3
+        frame.writeTo("files_saved").using("delta").option("compression", "gzip").createOrReplace()
+        assert len(zipped(path)) == 1
+    finally:
+        installed.sql("DROP TABLE IF EXISTS files_saved")
+
+
+def zipped(path: str) -> list[str]:
+    files = DeltaRs(path).file_uris()
+    assert all(".gz." in file for file in files)
+    return files
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [

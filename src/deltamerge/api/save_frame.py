@@ -99,6 +99,11 @@ class Save:
         return Request(self.options, {})
 
     @property
+    def file_options(self) -> dict[str, str]:
+        """The options of Spark's Parquet writer."""
+        return {key: self.options[key] for key in _FILE_OPTIONS if key in self.options}
+
+    @property
     def changes_data(self) -> bool:
         """Whether the rows are other ones than those that they replace."""
         return self.request.flag("dataChange", True)
@@ -139,7 +144,7 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
             asked.properties,
             asked.request.flag("mergeSchema", conf.schema_auto_merge),
             asked.notes,
-            {key: asked.options[key] for key in _FILE_OPTIONS if key in asked.options},
+            asked.file_options,
             asked.changes_data,
         ),
     )
@@ -186,7 +191,7 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
         comment=given.get(_COMMENT),
         location=asked.options.get("path", given.get(_LOCATION)),
     )
-    create_from_rows(Tables(frame.sparkSession), statement, frame, asked.notes)
+    create_from_rows(Tables(frame.sparkSession), statement, frame, asked.notes, asked.file_options)
 
 
 def insert_into(frame: DataFrame, found: DeltaTable, asked: Save) -> None:

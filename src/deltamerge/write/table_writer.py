@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame
@@ -71,6 +72,7 @@ class CommitNotes:
 
 
 NO_NOTES = CommitNotes()
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 def create_table(
@@ -79,12 +81,14 @@ def create_table(
     mode: str,
     rows: DataFrame | None,
     notes: CommitNotes,
+    file_options: Mapping[str, str],
 ) -> None:
     """Create a table.
 
     Args:
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
         rows: What it holds, whose columns the definition has; None for a table without rows.
+        file_options: Options of Spark's Parquet writer; they go before the session's settings.
     """
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
@@ -103,7 +107,8 @@ def create_table(
     if rows is None:
         commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
     else:
-        _write_definition(table, rows, before, definition, FrameWrite("error", notes=notes), entry)
+        asked = FrameWrite("error", notes=notes, file_options=file_options)
+        _write_definition(table, rows, before, definition, asked, entry)
 
 
 def _replacing(table: Table, before: Snapshot | None, definition: TableDefinition) -> TableDefinition:
