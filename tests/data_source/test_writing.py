@@ -52,6 +52,20 @@ def test_files_are_rearranged_without_changes(registered: SparkSession, tmp_path
         write(registered.range(3), path, "overwrite", dataChange="false", overwriteSchema="true")
 
 
+def test_a_copy_does_not_know_where_its_source_is(registered: SparkSession, tmp_path: Path) -> None:
+    write_delta(registered.range(3), str(tmp_path / "original"))
+    registered.sql(f"CREATE TABLE copied USING delta LOCATION '{tmp_path / 'original'}'")
+    try:
+        frame = registered.table("copied")
+        write_delta(frame, str(tmp_path / "written"))
+        DeltaTable.create(registered).location(str(tmp_path / "built")).addColumns(frame.schema).execute()
+        write(frame, tmp_path / "source")
+    finally:
+        registered.sql("DROP TABLE copied")
+    for name in ("written", "built", "source"):
+        assert "deltamerge.location" not in (tmp_path / name / "_delta_log" / f"{0:020}.json").read_text()
+
+
 @pytest.mark.quick
 def test_append_and_overwrite(registered: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths, limited
@@ -26,7 +26,7 @@ from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.file_types import arrow_schema, file_field, given_part
 from deltamerge.scan.paths import located
-from deltamerge.spark.catalog import LOCATION
+from deltamerge.spark.catalog import without_location
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.workers.conditions import Condition
 from deltamerge.workers.staged_rows import SPARK_VERSION
@@ -102,7 +102,7 @@ def plan_write(
         How tasks write rows; what is to be committed, as JSON; the settings.
     """
     request = Request(options, settings)
-    given = _without_location(schema)
+    given = without_location(schema)
     wanted = asked_write(request, overwrite)
     if streams:
         # As delta-spark, whose streams do not know the option.
@@ -133,15 +133,6 @@ def plan_write(
     rows = _rows_to_write(request, definition, given, folder, conditions)
     request.store.make_folder(folder)
     return rows, plan.to_json(), settings
-
-
-def _without_location(schema: StructType) -> StructType:
-    """Return a frame's schema without the location that a table of the catalog has in its columns' metadata."""
-    fields = []
-    for each in schema.fields:
-        metadata = {key: value for key, value in each.metadata.items() if key != LOCATION}
-        fields.append(StructField(each.name, each.dataType, each.nullable, metadata))
-    return StructType(fields)
 
 
 def _definition(request: Request, wanted: FrameWrite, snapshot: Snapshot | None, given: StructType) -> TableDefinition:

@@ -16,6 +16,7 @@ from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.scan.table_reads import surely_reads_table
+from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
@@ -138,7 +139,7 @@ def _created(mode: str, of_rows: str, definition: TableDefinition) -> HistoryEnt
 def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefinition:
     """Return a new table's definition with the session's properties, and check it."""
     properties = {**_default_properties(table), **_named(table, definition.properties)}
-    definition = replace(definition, schema=as_strings(definition.schema), properties=properties)
+    definition = replace(definition, schema=as_strings(without_location(definition.schema)), properties=properties)
     check_definition(definition)
     check_defaults(table.spark, definition.schema)
     return definition
