@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from deltamerge.api.arguments import condition_of
 from deltamerge.api.load_frame import Load, load_path, load_table
 from deltamerge.api.register import ON_DEMAND, registered_on_demand
-from deltamerge.api.run_sql import sql
+from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import (
     Save,
     create_as,
@@ -53,7 +53,7 @@ def install_in_pyspark() -> None:
     A script needs this call before its other imports and nothing else:
 
     - ``import delta`` and ``delta.tables`` mean this package; see `deltamerge.install_as_delta`.
-    - ``spark.sql`` runs Delta's statements by `deltamerge.sql`.
+    - ``spark.sql`` runs Delta's statements by `deltamerge.sql`, also with values between braces.
     - ``spark.read`` and ``spark.table`` return the frames of `DeltaTable.toDF`, `DeltaTable.at` and
       `DeltaTable.changes`.
     - ``df.write`` takes every save mode, ``partitionBy``, ``saveAsTable`` and ``insertInto``; ``df.writeTo`` all of its
@@ -155,13 +155,16 @@ def _replace(of: Any, name: str, call: Callable[..., Any]) -> None:  # noqa: ANN
 
 
 def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401
-    if kwargs or getattr(_thread, "is_inside", False):
+    if getattr(_thread, "is_inside", False):
         return original(self, sqlQuery, args, **kwargs)
     _thread.is_inside = True
     try:
         if _USES_SOURCE.search(sqlQuery):
             _register_once(self)
-        return sql(self, sqlQuery, args)
+        if not kwargs:
+            return sql(self, sqlQuery, args)
+        found = formatted_sql(self, sqlQuery, args, kwargs)
+        return original(self, sqlQuery, args, **kwargs) if found is None else found
     finally:
         _thread.is_inside = False
 

@@ -193,6 +193,35 @@ def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) 
     assert rows(spark.read.parquet(str(tmp_path / "parquet"))) == [(0,)]
 
 
+def test_statements_with_values_between_braces(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(3).selectExpr("id", "'{old}' AS v").write.format("delta").save(path)
+    table, source = f"delta.`{path}`", spark.range(2, 5).withColumn("v", F.lit("new"))
+    matched = spark.sql(
+        f"MERGE INTO {table} t USING {{src}} s ON t.id = s.id AND t.v <> {{word}} "
+        "WHEN MATCHED AND t.v = '{{old}}' THEN UPDATE SET v = {word} WHEN NOT MATCHED THEN INSERT *",
+        src=source,
+        word="it's new",
+    )
+    assert matched.collect()[0].num_affected_rows == 3
+    assert rows(spark.read.format("delta").load(path)) == [
+        (0, "{old}"),
+        (1, "{old}"),
+        (2, "it's new"),
+        (3, "new"),
+        (4, "new"),
+    ]
+    query = f"SELECT id, '{{{{}}}}' AS b, :x AS x FROM {table} AS t JOIN {{df}} USING (id) WHERE id > {{least}}"
+    joined = spark.sql(query, {"x": 7}, df=source, least=2)
+    assert rows(joined) == [(3, "{}", 7), (4, "{}", 7)]
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {{df}} WHERE {{df[id]}} = ?", [4], df=source)
+    assert [tuple(row) for row in spark.sql(f"DELETE FROM {table} WHERE id IN ({{a}}, {{b}})", a=1, b=4).collect()] == [
+        (3,)
+    ]
+    assert rows(spark.sql("SELECT {df[v]}, {n} AS n FROM {df} WHERE id = 2", df=source, n=1)) == [("new", 1)]
+    assert [view.name for view in spark.catalog.listTables() if view.name.startswith("_pyspark")] == []
+
+
 def test_frames_are_scans_of_the_files_and_have_the_latest_columns(installed: SparkSession, tmp_path: Path) -> None:
     spark, path = installed, str(tmp_path / "t")
     spark.range(4).selectExpr("id", "id % 2 AS p").write.format("delta").partitionBy("p").saveAsTable("scanned")
