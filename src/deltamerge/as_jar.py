@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -20,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from deltamerge.api.arguments import condition_of
 from deltamerge.api.load_frame import Load, load_path, load_table
 from deltamerge.api.register import ON_DEMAND, registered_on_demand
-from deltamerge.api.run_sql import sql
+from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import (
     Save,
     create_as,
@@ -52,7 +53,7 @@ def install_in_pyspark() -> None:
     A script needs this call before its other imports and nothing else:
 
     - ``import delta`` and ``delta.tables`` mean this package; see `deltamerge.install_as_delta`.
-    - ``spark.sql`` runs Delta's statements by `deltamerge.sql`.
+    - ``spark.sql`` runs Delta's statements by `deltamerge.sql`, also with values between braces.
     - ``spark.read`` and ``spark.table`` return the frames of `DeltaTable.toDF`, `DeltaTable.at` and
       `DeltaTable.changes`.
     - ``df.write`` takes every save mode, ``partitionBy``, ``saveAsTable`` and ``insertInto``; ``df.writeTo`` all of its
@@ -119,6 +120,7 @@ def _install(found: _Classes) -> None:
         (found.reader, Load): ("format", "option", "options", "schema"),
         (found.writer, Save): ("format", "mode", "partitionBy", "option", "options", "clusterBy"),
         (found.writer_v2, Save): ("using", "partitionedBy", "option", "options", "clusterBy", "tableProperty"),
+        (found.stream_writer, Save): ("format", "partitionBy"),
     }
     for (of, state), names in recorded.items():
         for name in names:
@@ -137,6 +139,8 @@ def _install(found: _Classes) -> None:
     _replace(found.writer_v2, "overwrite", _overwrite)
     for of in (found.stream_reader, found.stream_writer):
         _replace(of, "format", _stream_format)
+    for name in ("start", "toTable"):
+        _replace(found.stream_writer, name, _start)
 
 
 def _replace(of: Any, name: str, call: Callable[..., Any]) -> None:  # noqa: ANN401
@@ -151,13 +155,16 @@ def _replace(of: Any, name: str, call: Callable[..., Any]) -> None:  # noqa: ANN
 
 
 def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401
-    if kwargs or getattr(_thread, "is_inside", False):
+    if getattr(_thread, "is_inside", False):
         return original(self, sqlQuery, args, **kwargs)
     _thread.is_inside = True
     try:
         if _USES_SOURCE.search(sqlQuery):
             _register_once(self)
-        return sql(self, sqlQuery, args)
+        if not kwargs:
+            return sql(self, sqlQuery, args)
+        found = formatted_sql(self, sqlQuery, args, kwargs)
+        return original(self, sqlQuery, args, **kwargs) if found is None else found
     finally:
         _thread.is_inside = False
 
@@ -316,7 +323,23 @@ def _overwrite(original: _Original, self: Any, /, condition: Any) -> None:  # no
 
 def _stream_format(original: _Original, self: Any, /, source: str) -> Any:  # noqa: ANN401
     if source.lower() == "delta":
-        spark = next(getattr(self, name) for name in ("_spark", "_client", "_session") if hasattr(self, name))
+        spark = _stream_session(self)
         registered_on_demand(spark)
         _registered.add(spark)
     return original(self, source)
+
+
+def _stream_session(stream: Any) -> SparkSession:  # noqa: ANN401
+    session: SparkSession = next(
+        getattr(stream, name) for name in ("_spark", "_client", "_session") if hasattr(stream, name)
+    )
+    return session
+
+
+def _start(original: _Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    """Start a stream; its partition columns go into an option, since Spark gives a source in Python no others."""
+    given = inspect.signature(original).bind(self, *args, **kwargs).arguments
+    asked = _asked(self, Save(), {name: given.get(name) for name in ("format", "partitionBy")}, {})
+    if asked.partition_by and _is_delta(_stream_session(self), asked.source):
+        self.option("partitionBy", json.dumps(asked.partition_by))
+    return original(self, *args, **kwargs)

@@ -47,6 +47,13 @@ def test_wrong_options() -> None:
         asked_write(Request({"replacewhere": "p = 1", "overwriteschema": "true"}, {}), overwrite=True)
 
 
+@pytest.mark.parametrize("option", ["replaceUsing", "replaceOn"])
+def test_options_that_would_replace_only_some_rows_are_refused(option: str) -> None:
+    with pytest.raises(DeltaAnalysisException, match=f"{option}.*replaceWhere.*MERGE") as caught:
+        asked_write(Request({option.lower(): "id"}, {}), overwrite=True)
+    assert caught.value.getSqlState() == "0A000"
+
+
 def test_secrets_are_not_shown() -> None:
     assert "hunter2" not in repr(
         Request({"fs.s3a.secret.key": "hunter2"}, {"spark.hadoop.fs.s3a.secret.key": "hunter2"})

@@ -39,6 +39,33 @@ def ids(spark: SparkSession, path: object) -> list[int]:
     return found
 
 
+def test_files_are_rearranged_without_changes(registered: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with pytest.raises(Exception, match="DELTA_DATA_CHANGE_FALSE"):
+        write(registered.range(3), path, dataChange="false")
+    write_delta(registered.range(3, numPartitions=3), str(path), properties={"delta.enableChangeDataFeed": "true"})
+    write(read(registered, path).coalesce(1), path, "overwrite", dataChange="false")
+    assert ids(registered, path) == [0, 1, 2]
+    assert len(DeltaRs(path).file_uris()) == 1
+    assert {row._commit_version for row in DeltaTable.forPath(registered, str(path)).changes(0).collect()} == {0}
+    with pytest.raises(Exception, match="DELTA_DATA_CHANGE_FALSE"):
+        write(registered.range(3), path, "overwrite", dataChange="false", overwriteSchema="true")
+
+
+def test_a_copy_does_not_know_where_its_source_is(registered: SparkSession, tmp_path: Path) -> None:
+    write_delta(registered.range(3), str(tmp_path / "original"))
+    registered.sql(f"CREATE TABLE copied USING delta LOCATION '{tmp_path / 'original'}'")
+    try:
+        frame = registered.table("copied")
+        write_delta(frame, str(tmp_path / "written"))
+        DeltaTable.create(registered).location(str(tmp_path / "built")).addColumns(frame.schema).execute()
+        write(frame, tmp_path / "source")
+    finally:
+        registered.sql("DROP TABLE copied")
+    for name in ("written", "built", "source"):
+        assert "deltamerge.location" not in (tmp_path / name / "_delta_log" / f"{0:020}.json").read_text()
+
+
 @pytest.mark.quick
 def test_append_and_overwrite(registered: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"

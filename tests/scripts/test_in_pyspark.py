@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ from deltamerge.tables import DeltaTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = [pytest.mark.sessions, pytest.mark.slow]
 
@@ -75,6 +78,26 @@ def test_options_of_files_and_how_names_are_spelled(installed: SparkSession, tmp
     assert len(rows(spark.read.format("delta").load(path))) == 20
 
 
+def test_options_of_files_are_those_of_named_tables_too(installed: SparkSession, tmp_path: Path) -> None:
+    frame, options = installed.range(10, numPartitions=1), {"compression": "gzip", "maxRecordsPerFile": "4"}
+    path = str(tmp_path / "saved")
+    try:
+        frame.write.format("delta").options(path=path, **options).saveAsTable("files_saved")
+        assert len(zipped(path)) == 3
+        frame.writeTo(f"delta.`{tmp_path / 'created'}`").using("delta").options(**options).create()
+        assert len(zipped(str(tmp_path / "created"))) == 3
+        frame.writeTo("files_saved").using("delta").option("compression", "gzip").createOrReplace()
+        assert len(zipped(path)) == 1
+    finally:
+        installed.sql("DROP TABLE IF EXISTS files_saved")
+
+
+def zipped(path: str) -> list[str]:
+    files = DeltaRs(path).file_uris()
+    assert all(".gz." in file for file in files)
+    return files
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [
@@ -100,6 +123,59 @@ def test_the_options_of_a_write_hold_for_every_overwrite(
     assert last.get("operationParameters", {}).get("predicate") == options.get("replaceWhere")
 
 
+@pytest.mark.parametrize(("option", "value"), [("replaceUsing", "id"), ("REPLACEON", "t.id = s.id")])
+def test_options_that_would_replace_only_some_rows_are_refused(
+    installed: SparkSession, tmp_path: Path, option: str, value: str
+) -> None:
+    path = str(tmp_path / "t")
+    installed.range(3).write.format("delta").save(path)
+    with pytest.raises(DeltaAnalysisException, match=r"replaceWhere.*MERGE"):
+        installed.range(1, 2).write.format("delta").mode("overwrite").option(option, value).save(path)
+    with pytest.raises(DeltaAnalysisException, match=r"replaceWhere.*MERGE"):
+        installed.range(1).writeTo("refused").using("delta").option(option, value).create()
+    assert DeltaRs(path).version() == 0
+    assert not installed.catalog.tableExists("refused")
+
+
+def test_files_are_rearranged_without_changes(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    for start in (0, 2):
+        frame = spark.range(start, start + 2, numPartitions=2).selectExpr("id", "id % 2 AS p").write.partitionBy("p")
+        frame.format("delta").mode("append").option("delta.enableChangeDataFeed", True).save(path)
+    whole = spark.read.format("delta").load(path)
+    rearranged = whole.coalesce(1).write.format("delta").mode("overwrite").option("dataChange", "false")
+    rearranged.save(path)
+    one = whole.where("p = 1").coalesce(1).write.format("delta").mode("overwrite").option("dataChange", False)
+    one.option("replaceWhere", "p = 1").save(path)
+    assert rows(spark.read.format("delta").load(path)) == [(0, 0), (1, 1), (2, 0), (3, 1)]
+    assert changes_in(path, 2) == {("add", False): 2, ("remove", False): 4}
+    assert changes_in(path, 3) == {("add", False): 1, ("remove", False): 1}
+    changed = spark.read.format("delta").option("readChangeFeed", True).option("startingVersion", 0).load(path)
+    assert {row._commit_version for row in changed.collect()} == {0, 1}
+
+
+def changes_in(path: str, version: int) -> Counter[tuple[str, bool]]:
+    commit = (Path(path) / "_delta_log" / f"{version:020}.json").read_text().splitlines()
+    actions = [(kind, action) for line in commit for kind, action in json.loads(line).items()]
+    return Counter((kind, action["dataChange"]) for kind, action in actions if kind in ("add", "remove"))
+
+
+def test_what_changes_no_data_changes_no_table(installed: SparkSession, tmp_path: Path) -> None:
+    path, frame = str(tmp_path / "t"), installed.range(3)
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_DATA_CHANGE_FALSE.*Create a Delta table"):
+        frame.write.format("delta").option("dataChange", "false").save(path)
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_DATA_CHANGE_FALSE.*Create a Delta table"):
+        frame.writeTo("rearranged").using("delta").option("dataChange", "false").create()
+    frame.write.format("delta").save(path)
+    writer = frame.selectExpr("id", "1 AS n").write.format("delta").mode("overwrite").option("dataChange", "false")
+    for option, refused in (("mergeSchema", "Change the Delta table schema"), ("overwriteSchema", "Overwrite the")):
+        with pytest.raises(DeltaAnalysisException, match=f"DELTA_DATA_CHANGE_FALSE.*{refused}"):
+            writer.options(**{"mergeSchema": "false", "overwriteSchema": "false", option: "true"}).save(path)
+    with pytest.raises(DeltaIllegalArgumentException, match=r"'dataChange'.*replaceWhere"):
+        frame.write.format("delta").mode("overwrite").options(dataChange=False, replaceWhere="id < 9").save(path)
+    assert DeltaRs(path).version() == 0
+
+
 def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) -> None:
     spark = installed
     for mode in ("error", "append"):
@@ -116,6 +192,35 @@ def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) 
         spark.sql("DROP TABLE in_pyspark")
     spark.range(1).write.format("parquet").save(str(tmp_path / "parquet"))
     assert rows(spark.read.parquet(str(tmp_path / "parquet"))) == [(0,)]
+
+
+def test_statements_with_values_between_braces(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(3).selectExpr("id", "'{old}' AS v").write.format("delta").save(path)
+    table, source = f"delta.`{path}`", spark.range(2, 5).withColumn("v", F.lit("new"))
+    matched = spark.sql(
+        f"MERGE INTO {table} t USING {{src}} s ON t.id = s.id AND t.v <> {{word}} "
+        "WHEN MATCHED AND t.v = '{{old}}' THEN UPDATE SET v = {word} WHEN NOT MATCHED THEN INSERT *",
+        src=source,
+        word="it's new",
+    )
+    assert matched.collect()[0].num_affected_rows == 3
+    assert rows(spark.read.format("delta").load(path)) == [
+        (0, "{old}"),
+        (1, "{old}"),
+        (2, "it's new"),
+        (3, "new"),
+        (4, "new"),
+    ]
+    query = f"SELECT id, '{{{{}}}}' AS b, :x AS x FROM {table} AS t JOIN {{df}} USING (id) WHERE id > {{least}}"
+    joined = spark.sql(query, {"x": 7}, df=source, least=2)
+    assert rows(joined) == [(3, "{}", 7), (4, "{}", 7)]
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {{df}} WHERE {{df[id]}} = ?", [4], df=source)
+    assert [tuple(row) for row in spark.sql(f"DELETE FROM {table} WHERE id IN ({{a}}, {{b}})", a=1, b=4).collect()] == [
+        (3,)
+    ]
+    assert rows(spark.sql("SELECT {df[v]}, {n} AS n FROM {df} WHERE id = 2", df=source, n=1)) == [("new", 1)]
+    assert [view.name for view in spark.catalog.listTables() if view.name.startswith("_pyspark")] == []
 
 
 def test_frames_are_scans_of_the_files_and_have_the_latest_columns(installed: SparkSession, tmp_path: Path) -> None:
@@ -209,3 +314,20 @@ def test_a_table_qualifies_its_columns(installed: SparkSession) -> None:
     table.update("people.id = 2", {"name": F.lit("di")})
     table.delete("people.id = 1")
     assert rows(table.toDF().where("people.id > 0")) == [(2, "di")]
+
+
+@pytest.mark.parametrize("given", ["before_format", "after_format", "at_start"])
+def test_a_stream_makes_a_table_with_its_partitions(installed: SparkSession, tmp_path: Path, given: str) -> None:
+    source, path = str(tmp_path / "source"), str(tmp_path / "t")
+    installed.range(4).selectExpr("id", "id % 2 AS p").write.format("delta").save(source)
+    stream: DataStreamWriter = installed.readStream.format("delta").load(source).writeStream
+    stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    if given == "before_format":
+        query = stream.partitionBy("p").format("delta").start(path)
+    elif given == "after_format":
+        query = stream.format("delta").partitionBy(["p"]).start(path)
+    else:
+        query = stream.start(path, format="delta", partitionBy="p")
+    query.awaitTermination()
+    assert DeltaRs(path).metadata().partition_columns == ["p"]
+    assert rows(installed.read.format("delta").load(path)) == [(0, 0), (1, 1), (2, 0), (3, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ from deltamerge.sql.names import quote_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
-from deltamerge.write.table_writer import NO_NOTES, CommitNotes, create_table
+from deltamerge.write.table_writer import NO_NOTES, NO_OPTIONS, CommitNotes, create_table
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def create(
     *,
     requires_entry: bool = False,
     notes: CommitNotes = NO_NOTES,
+    file_options: Mapping[str, str] = NO_OPTIONS,
 ) -> None:
     """Create a table, and its entry in the catalog where it has a name and the session knows Delta's data source.
 
@@ -80,6 +82,7 @@ def create(
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
         rows: What it holds, whose columns the definition has; None for a table without rows.
         requires_entry: Whether it must get an entry where its name would find nothing else.
+        file_options: Options of Spark's Parquet writer; they go before the session's settings.
     """
     if place.exists and mode == "create_if_not_exists":
         return
@@ -90,7 +93,7 @@ def create(
         return
     is_recorded = record(place, definition.schema, definition.description, requires_entry=requires_entry)
     try:
-        create_table(place.table, definition, mode, rows, notes)
+        create_table(place.table, definition, mode, rows, notes, file_options)
     except BaseException:
         # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
         if is_recorded and not table_exists(place.table.store):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements import maintenance
@@ -64,6 +66,44 @@ def sql(
     if reads_tables(text):
         return query_frame(tables, text, args)
     return spark.sql(text) if args is None else spark.sql(text, args)  # type: ignore[arg-type]
+
+
+def formatted_sql(spark: SparkSession, text: str, args: Any, values: Mapping[str, Any]) -> DataFrame | None:  # noqa: ANN401
+    """Run a statement as `sql`, with values and frames in the place of names between braces, as PySpark puts them.
+
+    Returns:
+        None where it is Spark's own and was not run.
+    """
+    formatter = _formatter(spark)
+    try:
+        text = formatter.format(text, **values)
+        frames = {name: frame for frame, name in formatter._temp_views}
+        statement, bound = _parsed(text, args)
+        if statement is not None:
+            with _as_views(spark, frames):
+                return _run(Tables(spark), statement, bound)
+        # Over Connect a query is analyzed when its rows are asked for, so that no view may be gone then.
+        return query_frame(Tables(spark), text, args, frames) if reads_tables(text) else None
+    finally:
+        formatter.clear()
+
+
+def _formatter(spark: SparkSession) -> Any:  # noqa: ANN401
+    """Return PySpark's formatter of a session; the one of Connect makes no views."""
+    if isinstance(spark, SparkSession):
+        return SQLStringFormatter(spark)
+    return import_module("pyspark.sql.connect.sql_formatter").SQLStringFormatter(spark)
+
+
+@contextmanager
+def _as_views(spark: SparkSession, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+    try:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        yield
+    finally:
+        for name in frames:
+            spark.catalog.dropTempView(name)
 
 
 def _run(tables: Tables, statement: Any, text: str) -> DataFrame:  # noqa: ANN401

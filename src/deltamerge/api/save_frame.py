@@ -24,8 +24,8 @@ from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import option_transaction
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
-from deltamerge.write.table_writer import CommitNotes, FrameWrite
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
+from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
 _ERRORS = ("error", "errorifexists", "default")
@@ -99,6 +99,16 @@ class Save:
         return Request(self.options, {})
 
     @property
+    def file_options(self) -> dict[str, str]:
+        """The options of Spark's Parquet writer."""
+        return {key: self.options[key] for key in _FILE_OPTIONS if key in self.options}
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether the rows are other ones than those that they replace."""
+        return self.request.flag("dataChange", True)
+
+    @property
     def notes(self) -> CommitNotes:
         """What the commit records besides rows."""
         transaction = option_transaction(self.options.get("txnappid"), self.request.number("txnVersion"))
@@ -113,6 +123,7 @@ def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
 def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
     """Write a frame to a table, which need not exist."""
     mode = _mode(asked)
+    refuse_unsupported(asked.options)
     if asked.mode == "ignore" and table_exists(table.store):
         return
     where, conf = asked.replaced, merge_conf(frame.sparkSession)
@@ -133,7 +144,8 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
             asked.properties,
             asked.request.flag("mergeSchema", conf.schema_auto_merge),
             asked.notes,
-            {key: asked.options[key] for key in _FILE_OPTIONS if key in asked.options},
+            asked.file_options,
+            asked.changes_data,
         ),
     )
 
@@ -167,6 +179,8 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
 
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
     """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
+    refuse_unsupported(asked.options)
+    refuse_new_definition(asked.changes_data, mode in ("replace", "create_or_replace"))
     given = {key.lower(): value for key, value in asked.properties.items()}
     statement = CreateTable(
         TableName.of(parse_name(name)),
@@ -177,7 +191,7 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
         comment=given.get(_COMMENT),
         location=asked.options.get("path", given.get(_LOCATION)),
     )
-    create_from_rows(Tables(frame.sparkSession), statement, frame, asked.notes)
+    create_from_rows(Tables(frame.sparkSession), statement, frame, asked.notes, asked.file_options)
 
 
 def insert_into(frame: DataFrame, found: DeltaTable, asked: Save) -> None:

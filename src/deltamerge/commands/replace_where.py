@@ -19,6 +19,7 @@ from deltamerge.write.constraints import columns_in
 from deltamerge.write.data_files import change_folder, removing_leftovers
 from deltamerge.write.frame_rows import write_fitted
 from deltamerge.write.layout import data_folder
+from deltamerge.write.overwrite_kind import illegal_option
 from deltamerge.write.table_commits import changed_metadata, write_parameters
 from deltamerge.write.table_writer import FrameWrite, written_definition
 
@@ -41,6 +42,8 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     """
     snapshot, condition, notes = table.snapshot(), asked.condition, asked.notes
     assert condition is not None
+    if not asked.data_change:
+        raise illegal_option("dataChange", "false", "which goes with replaceWhere only on partition columns")
     if notes.transaction is not None and notes.transaction.is_in(snapshot):
         return None
     definition = written_definition(snapshot, table.name, asked, frame.schema)

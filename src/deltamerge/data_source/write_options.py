@@ -7,13 +7,14 @@ import json
 from deltamerge.data_source.request import Request
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import option_transaction
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, write_kind
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, illegal_option, refuse_unsupported, write_kind
 from deltamerge.write.property_names import BY_LOWER
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
 
 
 def asked_write(request: Request, overwrite: bool) -> FrameWrite:
     """Return what a write asks for; its properties are those of a new table, or of one whose schema is replaced."""
+    refuse_unsupported(request.options)
     where = request.options.get("replacewhere")
     kind = write_kind(
         overwrite,
@@ -30,6 +31,7 @@ def asked_write(request: Request, overwrite: bool) -> FrameWrite:
         _properties(request),
         request.flag("mergeSchema", request.conf.schema_auto_merge),
         CommitNotes(transaction, request.options.get("usermetadata")),
+        data_change=request.flag("dataChange", True),
     )
 
 

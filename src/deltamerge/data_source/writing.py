@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths, limited
@@ -26,7 +26,7 @@ from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.file_types import arrow_schema, file_field, given_part
 from deltamerge.scan.paths import located
-from deltamerge.spark.catalog import LOCATION
+from deltamerge.spark.catalog import without_location
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.workers.conditions import Condition
 from deltamerge.workers.staged_rows import SPARK_VERSION
@@ -52,7 +52,7 @@ from deltamerge.write.table_commits import (
     new_definition,
     protocol_of,
 )
-from deltamerge.write.table_writer import FrameWrite, written_definition
+from deltamerge.write.table_writer import FrameWrite, refuse_new_definition, written_definition
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,11 @@ def plan_write(
         How tasks write rows; what is to be committed, as JSON; the settings.
     """
     request = Request(options, settings)
-    given = _without_location(schema)
+    given = without_location(schema)
     wanted = asked_write(request, overwrite)
+    if streams:
+        # As delta-spark, whose streams do not know the option.
+        wanted = replace(wanted, data_change=True)
     snapshot = request.snapshot() if table_exists(request.store) else None
     has_partitions = snapshot is not None and bool(snapshot.metadata.partition_columns)
     if wanted.kind == "dynamic" and (streams or not has_partitions):
@@ -132,18 +135,10 @@ def plan_write(
     return rows, plan.to_json(), settings
 
 
-def _without_location(schema: StructType) -> StructType:
-    """Return a frame's schema without the location that a table of the catalog has in its columns' metadata."""
-    fields = []
-    for each in schema.fields:
-        metadata = {key: value for key, value in each.metadata.items() if key != LOCATION}
-        fields.append(StructField(each.name, each.dataType, each.nullable, metadata))
-    return StructType(fields)
-
-
 def _definition(request: Request, wanted: FrameWrite, snapshot: Snapshot | None, given: StructType) -> TableDefinition:
     """Return the table's definition after the write, and check that rows of the frame can be written to it."""
     if snapshot is None or wanted.kind == "overwrite_schema":
+        refuse_new_definition(wanted.data_change, snapshot is not None)
         columns, defaults = wanted.partition_columns, default_properties(request.settings)
         definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
         protocol_of(snapshot, definition)
@@ -234,7 +229,7 @@ def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: in
     asked = asked_write(request, plan.kind != "append")
     # Spark says with each batch which one it is; the options of a transaction are for batch writes.
     notes = replace(asked.notes, transaction=ApplicationTransaction(query, batch))
-    _commit(plan, request, given, replace(asked, notes=notes), entry)
+    _commit(plan, request, given, replace(asked, notes=notes, data_change=True), entry)
 
 
 def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
@@ -277,7 +272,16 @@ def _commit(
             return
         removed = _replaced(plan, request, snapshot, files)
         names = asked.partition_columns or ()
-        rows = WrittenRows(definition, snapshot.protocol, files, removed, plan.where, plan.kind == "dynamic", names)
+        rows = WrittenRows(
+            definition,
+            snapshot.protocol,
+            files,
+            removed,
+            plan.where,
+            plan.kind == "dynamic",
+            names,
+            data_change=asked.data_change,
+        )
         commit_rows(destination, snapshot, rows, named, entry)
 
 

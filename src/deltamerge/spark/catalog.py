@@ -28,6 +28,15 @@ LOCATION = "deltamerge.location"
 """In the metadata of a column of a catalog's table: the table's location, which Spark does not hand on."""
 
 
+def without_location(schema: StructType) -> StructType:
+    """Return a frame's schema without the location that a table of the catalog has in its columns' metadata."""
+    fields = []
+    for each in schema.fields:
+        metadata = {key: value for key, value in each.metadata.items() if key != LOCATION}
+        fields.append(StructField(each.name, each.dataType, each.nullable, metadata))
+    return StructType(fields)
+
+
 @dataclass(frozen=True)
 class CatalogEntry:
     """What the session's catalog has under a name.

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.spark import columns as F
+from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.nested_types import as_nullable
@@ -39,9 +40,8 @@ from deltamerge.write.store_assignment import StoreAssignment, first_lossy, over
 
 def new_schema(schema: StructType) -> StructType:
     """Return the schema of a new table: nullable and never generated, as delta-spark makes it of a frame's."""
-    return as_strings(
-        StructType([StructField(f.name, as_nullable(f.dataType), True, _plain(f)) for f in schema.fields])
-    )
+    fields = without_location(schema).fields
+    return as_strings(StructType([StructField(f.name, as_nullable(f.dataType), True, _plain(f)) for f in fields]))
 
 
 def _plain(field: StructField) -> dict[str, Any]:

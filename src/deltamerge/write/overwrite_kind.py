@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 
 PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _MODES = ("static", "dynamic")
+_UNSUPPORTED = ("replaceUsing", "replaceOn")
 
 
 def write_kind(
@@ -45,6 +48,18 @@ def write_kind(
     if where is not None:
         return "replace_where"
     return "dynamic" if (mode or session_mode or "").lower() == "dynamic" else "overwrite"
+
+
+def refuse_unsupported(options: Mapping[str, str]) -> None:
+    """Refuse options, by their names in lower case, without which a write would replace rows that it should keep."""
+    for name in _UNSUPPORTED:
+        if name.lower() in options:
+            raise DeltaAnalysisException(
+                "DELTAMERGE_UNSUPPORTED_WRITE_OPTION",
+                f"The option {name} is not supported, and without it the write would replace other rows. Nothing was "
+                "written. Name the rows to replace with the option replaceWhere, or replace them by key with a MERGE.",
+                parameters={"option": name},
+            )
 
 
 def illegal_option(name: str, value: str, why: str) -> DeltaIllegalArgumentException:

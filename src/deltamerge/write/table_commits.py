@@ -91,6 +91,7 @@ class WrittenRows:
         named_partitions: The partition columns that the write names.
         read_table: Whether rows that are appended were computed from the table's own, so that commits which change
             those meanwhile are in conflict with them.
+        data_change: Whether they are other rows than those of the removed files, not the same in a new layout.
     """
 
     definition: TableDefinition
@@ -101,6 +102,13 @@ class WrittenRows:
     is_dynamic: bool
     named_partitions: Sequence[str]
     read_table: bool = False
+    data_change: bool = True
+
+    def actions(self) -> tuple[Action, ...]:
+        """Return the removals of files, and the files that are added."""
+        removed = () if self.removed is None else removals_of(self.removed, self.data_change)
+        added = self.files.files
+        return (*removed, *(added if self.data_change else [replace(file, data_change=False) for file in added]))
 
 
 @dataclass(frozen=True)
@@ -127,8 +135,7 @@ def commit_rows(
         *(() if rows.protocol == snapshot.protocol else (rows.protocol,)),
         *changed_metadata(snapshot, definition.properties, definition.schema),
         *named,
-        *(() if rows.removed is None else removals_of(rows.removed)),
-        *rows.files.files,
+        *rows.actions(),
     )
     if not actions:
         # Delta: OptimisticTransaction.commitIfNeeded.
@@ -149,9 +156,9 @@ def commit_rows(
     return commit(prepared).version
 
 
-def removals_of(files: FileTable) -> list[Action]:
+def removals_of(files: FileTable, data_change: bool = True) -> list[Action]:
     now = now_ms()
-    return [file.remove(now) for file in files.add_files()]
+    return [file.remove(now, data_change) for file in files.add_files()]
 
 
 def changed_metadata(snapshot: Snapshot, configuration: Mapping[str, str], schema: StructType) -> tuple[Metadata, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame
@@ -15,6 +16,7 @@ from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.scan.table_reads import surely_reads_table
+from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
@@ -71,6 +73,7 @@ class CommitNotes:
 
 
 NO_NOTES = CommitNotes()
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
 def create_table(
@@ -79,12 +82,14 @@ def create_table(
     mode: str,
     rows: DataFrame | None,
     notes: CommitNotes,
+    file_options: Mapping[str, str],
 ) -> None:
     """Create a table.
 
     Args:
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
         rows: What it holds, whose columns the definition has; None for a table without rows.
+        file_options: Options of Spark's Parquet writer; they go before the session's settings.
     """
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
@@ -103,7 +108,8 @@ def create_table(
     if rows is None:
         commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
     else:
-        _write_definition(table, rows, before, definition, FrameWrite("error", notes=notes), entry)
+        asked = FrameWrite("error", notes=notes, file_options=file_options)
+        _write_definition(table, rows, before, definition, asked, entry)
 
 
 def _replacing(table: Table, before: Snapshot | None, definition: TableDefinition) -> TableDefinition:
@@ -133,7 +139,7 @@ def _created(mode: str, of_rows: str, definition: TableDefinition) -> HistoryEnt
 def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefinition:
     """Return a new table's definition with the session's properties, and check it."""
     properties = {**_default_properties(table), **_named(table, definition.properties)}
-    definition = replace(definition, schema=as_strings(definition.schema), properties=properties)
+    definition = replace(definition, schema=as_strings(without_location(definition.schema)), properties=properties)
     check_definition(definition)
     check_defaults(table.spark, definition.schema)
     return definition
@@ -176,6 +182,7 @@ class FrameWrite:
         partition_columns: Of a new table, or of one whose schema is replaced; None leaves an existing table's.
         properties: Of a new or overwritten table.
         file_options: Options of Spark's Parquet writer; they go before the session's settings.
+        data_change: Whether the rows are other ones than those that they replace, not the same in a new layout.
     """
 
     kind: str
@@ -185,6 +192,7 @@ class FrameWrite:
     merges_schema: bool = False
     notes: CommitNotes = NO_NOTES
     file_options: Mapping[str, str] = field(default_factory=dict)
+    data_change: bool = True
 
     @property
     def mode(self) -> str:
@@ -217,9 +225,26 @@ def write_table(
         )
     if before is not None and asked.kind != "overwrite_schema":
         return _write_rows(table, before, frame, asked, on_commit)
+    refuse_new_definition(asked.data_change, exists)
     schema, defaults = new_schema(frame.schema), {} if exists else _default_properties(table)
     definition = new_definition(before, table.name, schema, asked.partition_columns, asked.properties, defaults)
     return _write_definition(table, frame, before, definition, asked, on_commit=on_commit)
+
+
+def refuse_new_definition(data_change: bool, exists: bool) -> None:
+    """Refuse to make a table, or to replace its schema, with rows that are not to change it."""
+    overwrites = "Overwrite the Delta table schema or change the partition schema"
+    _refuse_change_of_table(data_change, overwrites if exists else "Create a Delta table")
+
+
+def _refuse_change_of_table(data_change: bool, operation: str) -> None:
+    if not data_change:
+        raise DeltaAnalysisException(
+            "DELTA_DATA_CHANGE_FALSE",
+            "Cannot change table metadata because the 'dataChange' option is set to false. Attempted operation: "
+            f"'{operation}'. Nothing was written. Leave the option out.",
+            parameters={"op": operation},
+        )
 
 
 def _write_definition(
@@ -262,7 +287,17 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
         read_table = surely_reads_table(frame, table)
-        rows = WrittenRows(definition, protocol, written, replaced(written), condition, is_dynamic, names, read_table)
+        rows = WrittenRows(
+            definition,
+            protocol,
+            written,
+            replaced(written),
+            condition,
+            is_dynamic,
+            names,
+            read_table,
+            asked.data_change,
+        )
         version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
     on_commit(definition.properties, written.files)
     return version
@@ -283,7 +318,12 @@ def written_definition(
         refuse_append_only(snapshot, table, "the overwrite deletes rows")
     check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table)
     definition = rows_definition(snapshot, asked.properties if sets_properties else None)
-    return evolved_definition(snapshot, definition, given) if asked.merges_schema else definition
+    if not asked.merges_schema:
+        return definition
+    evolved = evolved_definition(snapshot, definition, given)
+    if evolved.schema != definition.schema:
+        _refuse_change_of_table(asked.data_change, "Change the Delta table schema")
+    return evolved
 
 
 def destination_of(table: Table, notes: CommitNotes = NO_NOTES) -> Destination:

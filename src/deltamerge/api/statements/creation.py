@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -22,7 +23,7 @@ from deltamerge.storage.store import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled, definition_field
 from deltamerge.write.frame_rows import new_schema
-from deltamerge.write.table_writer import NO_NOTES, CommitNotes
+from deltamerge.write.table_writer import NO_NOTES, NO_OPTIONS, CommitNotes
 
 
 def run_create(tables: Tables, statement: CreateTable, _: str) -> DataFrame:
@@ -32,12 +33,17 @@ def run_create(tables: Tables, statement: CreateTable, _: str) -> DataFrame:
 
 
 def create_from_rows(
-    tables: Tables, statement: CreateTable, rows: DataFrame | None, notes: CommitNotes = NO_NOTES
+    tables: Tables,
+    statement: CreateTable,
+    rows: DataFrame | None,
+    notes: CommitNotes = NO_NOTES,
+    file_options: Mapping[str, str] = NO_OPTIONS,
 ) -> None:
     """Create the table of a statement.
 
     Args:
         rows: What it holds, whose columns it has; None for a table without rows by its definition.
+        file_options: Options of Spark's Parquet writer; they go before the session's settings.
     """
     definition = _definition(statement)
     if rows is not None:
@@ -48,7 +54,7 @@ def create_from_rows(
             )
         definition = as_spelled(replace(definition, schema=new_schema(rows.schema)))
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
-    create(place, definition, statement.mode, rows, requires_entry=True, notes=notes)
+    create(place, definition, statement.mode, rows, requires_entry=True, notes=notes, file_options=file_options)
 
 
 def _definition(statement: CreateTable) -> TableDefinition:

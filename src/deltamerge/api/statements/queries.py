@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -21,24 +23,29 @@ from deltamerge.sql.relations import (
 from deltamerge.sql.statements.ast import TimeTravel
 from deltamerge.sql.tokens import tokenize
 
+NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
 
-def query_frame(tables: Tables, sql: str, args: Any = None) -> DataFrame:  # noqa: ANN401
+
+def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, DataFrame] = NO_FRAMES) -> DataFrame:  # noqa: ANN401
     """Run SQL in which ``delta.`path` `` and names of Delta tables may be.
 
     Args:
         args: The values of parameters, as `SparkSession.sql` takes them.
+        given: Frames that the SQL names, by names that are nothing else in it.
     """
     if args and travels_by_parameter(sql):
         sql, args = bind_parameters(sql, args), None
     named = _named(tables, sql)
     references = find_table_references(sql, named)
     frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(tables, r, named) for i, r in enumerate(references)}
-    if not frames:
+    if not frames and not given:
         return tables.spark.sql(sql, args) if args is not None else tables.spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
     marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
     marked = replace_references(sql, marks).replace("{", "{{").replace("}", "}}")
-    return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames)
+    for name in given:
+        marked = marked.replace(name, f"\x00{name}\x01")
+    return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames, **given)
 
 
 _WITH_QUERIES = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "(", "INSERT", "CREATE", "EXPLAIN", "CACHE"})
