@@ -318,6 +318,37 @@ def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Ru
     assert run("SELECT count(*) FROM @t") == [(4,)]
 
 
+def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(
+    spark: SparkSession, tmp_path: Path, run: Run
+) -> None:
+    run("CREATE TABLE @t (a INT, b INT) USING delta")
+    path = str(tmp_path / "t")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+        run("INSERT INTO @t SELECT 1, 2, 3 AS c")
+    run("INSERT WITH SCHEMA EVOLUTION INTO @t SELECT 1 AS x, 2 AS y, 3 AS c")
+    with pytest.raises(DeltaAnalysisException, match="lacks: d"):
+        run("INSERT INTO @t BY NAME SELECT 2 AS a, 4 AS d")
+    spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    run("INSERT INTO @t BY NAME SELECT 2 AS a, 4 AS d")
+    run("INSERT INTO @t SELECT 3, 3, 3, 3, 3 AS e")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+        run("INSERT INTO @t SELECT 4, 4")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+        run("INSERT INTO @t (a, b) SELECT 4, 4, 4 AS f")
+    for columns in ("(a, f)", "PARTITION (f = 1)"):
+        with pytest.raises(DeltaAnalysisException, match="UNRESOLVED_COLUMN"):
+            run(f"INSERT WITH SCHEMA EVOLUTION INTO @t {columns} SELECT 4, 4")
+    deltamerge.write_delta(spark.sql("SELECT 5 AS a, 5 AS g"), path, mode="append")
+    assert run("SELECT a, b, c, d, e, g FROM @t ORDER BY a") == [
+        (1, 2, 3, None, None, None),
+        (2, None, None, 4, None, None),
+        (3, 3, 3, 3, 3, None),
+        (5, None, None, None, None, 5),
+    ]
+    deltamerge.write_delta(spark.sql("SELECT 6 AS a, 6 AS h"), path, mode="overwrite")
+    assert run("SELECT a, h FROM @t") == [(6, 6)]
+
+
 @pytest.mark.parametrize(
     ("column", "default", "kind"),
     [

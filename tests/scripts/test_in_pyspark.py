@@ -99,6 +99,21 @@ def test_the_options_of_a_write_hold_for_every_overwrite(
     assert last.get("operationParameters", {}).get("predicate") == options.get("replaceWhere")
 
 
+def test_rows_by_their_places_bring_further_columns_where_asked(installed: SparkSession) -> None:
+    spark = installed
+    spark.sql("SELECT 1 AS a, 1 AS b").write.format("delta").saveAsTable("wider")
+    try:
+        further = spark.sql("SELECT 2 AS x, 2 AS y, 2 AS c").write
+        with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+            further.insertInto("wider")
+        spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+        further.insertInto("wider")
+        assert sorted(spark.table("wider").columns) == ["a", "b", "c"]
+        assert rows(spark.table("wider").where("a = 2")) == [(2, 2, 2)]
+    finally:
+        spark.sql("DROP TABLE wider")
+
+
 def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) -> None:
     spark = installed
     for mode in ("error", "append"):

@@ -60,6 +60,9 @@ CASES: dict[str, ast.Statement | None] = {
     "INSERT INTO t (a, b) VALUES (1, 2)": ast.InsertRows(
         T, overwrites=False, query="VALUES (1, 2)", columns=(("a",), ("b",))
     ),
+    "INSERT WITH SCHEMA EVOLUTION INTO t BY NAME SELECT 1 AS a": ast.InsertRows(
+        T, overwrites=False, query="SELECT 1 AS a", by_name=True, schema_evolution=True
+    ),
     "INSERT INTO t (SELECT 1)": ast.InsertRows(T, overwrites=False, query="(SELECT 1)"),
     "INSERT OVERWRITE t PARTITION (p = 'x', q) BY NAME TABLE s": ast.InsertRows(
         T, overwrites=True, query="TABLE s", by_name=True, partition=(("p", "'x'"), ("q", None))

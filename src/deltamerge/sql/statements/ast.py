@@ -99,7 +99,7 @@ class UpdateRows:
 
 @dataclass(frozen=True)
 class InsertRows:
-    """``INSERT INTO`` or ``INSERT OVERWRITE``.
+    """``INSERT [WITH SCHEMA EVOLUTION] INTO`` or ``OVERWRITE``.
 
     Args:
         columns: The columns that are named; none where the query's are the table's, in their order.
@@ -113,6 +113,7 @@ class InsertRows:
     by_name: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
     replace_where: str | None = None
+    schema_evolution: bool = False
 
 
 @dataclass(frozen=True)

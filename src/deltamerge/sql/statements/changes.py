@@ -49,6 +49,9 @@ def read_truncate(cursor: Cursor) -> TruncateTable:
 
 def read_insert(cursor: Cursor) -> InsertRows:
     cursor.expect("INSERT", "INSERT")
+    evolves = cursor.accept("WITH")
+    if evolves:
+        cursor.expect("INSERT WITH SCHEMA EVOLUTION", "SCHEMA", "EVOLUTION")
     overwrites = cursor.expect_one("INSERT", "INTO", "OVERWRITE") == "OVERWRITE"
     where = "INSERT OVERWRITE" if overwrites else "INSERT INTO"
     if cursor.peek() == "TABLE" and cursor.peek(1) not in (".", *_QUERIES, "("):
@@ -69,7 +72,7 @@ def read_insert(cursor: Cursor) -> InsertRows:
         cursor.index += 2
         replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES).text
     query = read_rest(cursor, where)
-    return InsertRows(table, overwrites, query, columns, by_name, partition, replace_where)
+    return InsertRows(table, overwrites, query, columns, by_name, partition, replace_where, evolves)
 
 
 def _read_partition(cursor: Cursor, where: str) -> tuple[tuple[str, str | None], ...]:
