@@ -15,6 +15,7 @@ from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaParseException,
     DeltaRuntimeException,
+    DeltaTableNotFoundException,
     InvariantViolationException,
 )
 
@@ -308,6 +309,10 @@ def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Ru
     assert last_commit(spark, tmp_path)[1]["mode"] == "Overwrite"
     run("INSERT INTO @t REPLACE WHERE p >= 1 SELECT 200L, 2L")
     assert run("SELECT count(*), max(id) FROM @t") == [(4, 200)]
+    with pytest.raises(DeltaAnalysisException, match="INSERT_PARTITION_SPEC_IF_NOT_EXISTS"):
+        run("INSERT OVERWRITE @t PARTITION (p = 1) IF NOT EXISTS SELECT 100L")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED"):
+        run("TRUNCATE TABLE @t PARTITION (p = 1)")
     with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
         run("INSERT INTO @t REPLACE WHERE p = 1 SELECT 200L, 2L")
     with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
@@ -316,6 +321,26 @@ def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Ru
     run("INSERT OVERWRITE TABLE @t PARTITION (p) SELECT 300L, 2L")
     assert run("SELECT id FROM @t WHERE p <> 0") == [(300,)]
     assert run("SELECT count(*) FROM @t") == [(4,)]
+
+
+def test_statements_on_tables_of_other_providers_are_sparks(run: Run) -> None:
+    run("CREATE TABLE sql_parquet (a INT, p STRING) USING parquet PARTITIONED BY (p)")
+    try:
+        run("INSERT INTO sql_parquet VALUES (1, 'x'), (2, 'y')")
+        run("INSERT OVERWRITE TABLE sql_parquet PARTITION (p = 'x') IF NOT EXISTS SELECT 3")
+        run("TRUNCATE TABLE sql_parquet PARTITION (p = 'y')")
+        assert run("SELECT a FROM sql_parquet") == [(1,)]
+        for target, condition in (
+            ("sql_parquet", "UNSUPPORTED_FEATURE.TABLE_OPERATION"),
+            ("another.db.t", "REQUIRES_SINGLE_PART_NAMESPACE|TABLE_OR_VIEW_NOT_FOUND"),
+        ):
+            merge = f"MERGE INTO {target} AS t USING (SELECT 1 AS a) AS s ON t.a = s.a WHEN MATCHED THEN DELETE"
+            with pytest.raises(Exception, match=condition):
+                run(merge)
+        with pytest.raises(DeltaTableNotFoundException):
+            run("MERGE INTO sql_absent t USING (SELECT 1 AS a) s ON t.a = s.a WHEN MATCHED THEN DELETE")
+    finally:
+        run("DROP TABLE sql_parquet")
 
 
 def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(

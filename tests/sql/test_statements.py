@@ -110,6 +110,10 @@ CASES: dict[str, ast.Statement | None] = {
     "DROP TABLE IF EXISTS t": ast.DropTable(T),
     "DROP VIEW v": None,
     "TRUNCATE TABLE delta.`/a/b`;": ast.TruncateTable(PATH),
+    "TRUNCATE TABLE t PARTITION (p = 'x')": ast.TruncateTable(T, of_partition=True),
+    "INSERT OVERWRITE t PARTITION (p = 1) IF NOT EXISTS SELECT 1": ast.InsertRows(
+        T, overwrites=True, query="SELECT 1", partition=(("p", "1"),), if_not_exists=True
+    ),
     "ALTER TABLE t SET TBLPROPERTIES ('a' = 'b', c = -1)": alter(ast.SetProperties({"a": "b", "c": "-1"})),
     "ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('a', b.c)": alter(ast.UnsetProperties(("a", "b.c"))),
     "ALTER TABLE t ADD CONSTRAINT c CHECK (a IN (1, 2))": alter(ast.AddConstraint("c", "a IN (1, 2)")),
@@ -183,7 +187,7 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("CREATE TABLE t (a INT) USING delta CLUSTERED BY (a) INTO 4 BUCKETS", "no buckets"),
         ("CREATE TABLE t DEEP CLONE s", "Only shallow clones"),
         ("DELETE FROM t WHERE", "a condition"),
-        ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT EXISTS SELECT 1", "IF NOT EXISTS is not supported"),
+        ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT SELECT 1", "expected EXISTS"),
         ("ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (a)", "no keys"),
         ("ALTER TABLE t ADD COLUMN g INT GENERATED ALWAYS AS (a + 1)", "are made by CREATE TABLE"),
         ("ALTER TABLE t ADD COLUMNS (g BIGINT GENERATED ALWAYS AS IDENTITY)", "are made by CREATE TABLE"),

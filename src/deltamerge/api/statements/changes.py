@@ -19,10 +19,11 @@ from deltamerge.commands.delete_update import delete, truncate, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.explain import explain_merge
 from deltamerge.spark import columns as F
+from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.merge_ast import Expression
-from deltamerge.sql.names import quote
+from deltamerge.sql.merge_ast import Expression, NameParts
+from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
 from deltamerge.sql.statements.changes import with_defaults
@@ -31,13 +32,25 @@ from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import FrameWrite
 
 
-def run_merge_rows(tables: Tables, parsed: ParsedMerge, _: str) -> DataFrame:
-    """Run a MERGE, for its counts, or EXPLAIN one, for its plan."""
+def run_merge_rows(tables: Tables, parsed: ParsedMerge, sql: str) -> DataFrame:
+    """Run a MERGE, for its counts, or EXPLAIN one, for its plan; into a table of another provider Spark merges."""
+    name = parsed.target.parts
+    if parsed.target.path is None:
+        found = tables.called(name)
+        if found is None and _is_of_another_provider(tables, name):
+            return query_frame(tables, sql)
+        tables = tables if found is None else replace(tables, given={**tables.given, quote_name(name): found})
     command = merge_command(tables, parsed)
     if parsed.explain is None:
         return MergeReport(merge_and_compact(command)).counts(tables.spark)
     plan = MergePlanReport(explain_merge(command, analyze=parsed.explain == "analyze"))
     return frames.table(tables.spark, [(str(plan),)], "plan STRING")
+
+
+def _is_of_another_provider(tables: Tables, name: NameParts) -> bool:
+    """Return whether a name is one of a table of another provider or catalog, or of a view."""
+    entry = catalog_entry(tables.spark, name)
+    return entry is not None and entry.provider != "delta"
 
 
 def run_delete(tables: Tables, found: DeltaTable, statement: DeleteRows) -> DataFrame:
@@ -70,12 +83,25 @@ def _aliased(statement: DeleteRows | UpdateRows) -> tuple[str | None, Callable[[
     return parts[-1], rewritten
 
 
-def run_truncate(tables: Tables, found: DeltaTable, _: TruncateTable) -> DataFrame:
+def run_truncate(tables: Tables, found: DeltaTable, statement: TruncateTable) -> DataFrame:
+    if statement.of_partition:
+        raise DeltaAnalysisException(
+            "DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED",
+            "Operation not allowed: TRUNCATE TABLE on Delta tables does not support partition predicates. Delete the "
+            "rows of a partition: DELETE FROM table WHERE ….",
+        )
     truncate(found.table)
     return frames.nothing(tables.spark)
 
 
 def run_insert(tables: Tables, found: DeltaTable, statement: InsertRows) -> DataFrame:
+    if statement.if_not_exists:
+        raise DeltaAnalysisException(
+            "UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS",
+            f"The feature is not supported: INSERT INTO {found.table.name} with IF NOT EXISTS in the PARTITION spec. "
+            "Check for the partition's rows first.",
+            parameters={"tableName": found.table.name},
+        )
     evolves = statement.schema_evolution or merge_conf(tables.spark).schema_auto_merge
     rows = insert_frame(tables, found, statement, evolves=evolves)
     asked = _insert(statement, conf_value(tables.spark, PARTITION_OVERWRITE_MODE), found)

@@ -104,6 +104,7 @@ class InsertRows:
     Args:
         columns: The columns that are named; none where the query's are the table's, in their order.
         partition: Partition columns with their values as SQL, None for a dynamic one.
+        if_not_exists: Whether partitions that are there are to stay, which Delta tables do not support.
     """
 
     table: TableName
@@ -114,13 +115,19 @@ class InsertRows:
     partition: tuple[tuple[str, str | None], ...] = ()
     replace_where: str | None = None
     schema_evolution: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
 class TruncateTable:
-    """``TRUNCATE TABLE table``."""
+    """``TRUNCATE TABLE table [PARTITION (…)]``.
+
+    Args:
+        of_partition: Whether a partition is named, which Delta tables do not support.
+    """
 
     table: TableName
+    of_partition: bool = False
 
 
 @dataclass(frozen=True)
