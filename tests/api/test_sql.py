@@ -343,6 +343,26 @@ def test_statements_on_tables_of_other_providers_are_sparks(run: Run) -> None:
         run("DROP TABLE sql_parquet")
 
 
+def test_a_new_table_is_one_of_the_default_source(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE sql_other (a INT, p INT) PARTITIONED BY (p)")
+    spark.conf.set("spark.sql.sources.default", "delta")
+    try:
+        run("CREATE TABLE IF NOT EXISTS sql_columns (id INT, p INT) PARTITIONED BY (p) COMMENT 'c'")
+        run("CREATE TABLE sql_rows AS SELECT 1 AS a")
+        run("CREATE OR REPLACE TABLE sql_rows SELECT :a AS a", {"a": 2})
+        assert run("SELECT a FROM sql_rows") == [(2,)]
+        assert run("DESCRIBE HISTORY sql_columns")[0][4] == "CREATE TABLE"
+        assert run("DESCRIBE DETAIL sql_columns")[0][7] == ["p"]
+        assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_other")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            run("CREATE TABLE sql_other (a INT)")
+        with pytest.raises(Exception, match="another"):
+            run("CREATE TABLE another.db.t (a INT)")
+    finally:
+        for name in ("sql_other", "sql_columns", "sql_rows"):
+            run(f"DROP TABLE IF EXISTS {name}")
+
+
 def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(
     spark: SparkSession, tmp_path: Path, run: Run
 ) -> None:

@@ -100,7 +100,10 @@ CASES: dict[str, ast.Statement | None] = {
         PATH, "create_or_replace", clustered_by=("a",), query="SELECT 1 AS a"
     ),
     "CREATE TABLE t USING parquet AS SELECT 1": None,
-    "CREATE TABLE t AS SELECT * FROM x JOIN y USING delta": None,
+    "CREATE TABLE t AS SELECT * FROM x JOIN y USING delta": ast.CreateOfDefaultSource(T),
+    "CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 'b') SELECT 1 FROM x JOIN y USING (a)": ast.CreateOfDefaultSource(T),
+    "CREATE TABLE t (stored INT) STORED AS PARQUET": None,
+    "CREATE TABLE t (a INT) ROW FORMAT DELIMITED FIELDS TERMINATED BY ','": None,
     "CREATE OR REPLACE TABLE t SHALLOW CLONE delta.`/a/b` VERSION AS OF 2 TBLPROPERTIES ('a' = 'b')": ast.CloneTable(
         T, "create_or_replace", PATH, TimeTravel(2), {"a": "b"}, None
     ),

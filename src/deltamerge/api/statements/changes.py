@@ -19,10 +19,9 @@ from deltamerge.commands.delete_update import delete, truncate, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.explain import explain_merge
 from deltamerge.spark import columns as F
-from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.merge_ast import Expression, NameParts
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
@@ -37,7 +36,7 @@ def run_merge_rows(tables: Tables, parsed: ParsedMerge, sql: str) -> DataFrame:
     name = parsed.target.parts
     if parsed.target.path is None:
         found = tables.called(name)
-        if found is None and _is_of_another_provider(tables, name):
+        if found is None and tables.is_of_another_provider(name):
             return query_frame(tables, sql)
         tables = tables if found is None else replace(tables, given={**tables.given, quote_name(name): found})
     command = merge_command(tables, parsed)
@@ -45,12 +44,6 @@ def run_merge_rows(tables: Tables, parsed: ParsedMerge, sql: str) -> DataFrame:
         return MergeReport(merge_and_compact(command)).counts(tables.spark)
     plan = MergePlanReport(explain_merge(command, analyze=parsed.explain == "analyze"))
     return frames.table(tables.spark, [(str(plan),)], "plan STRING")
-
-
-def _is_of_another_provider(tables: Tables, name: NameParts) -> bool:
-    """Return whether a name is one of a table of another provider or catalog, or of a view."""
-    entry = catalog_entry(tables.spark, name)
-    return entry is not None and entry.provider != "delta"
 
 
 def run_delete(tables: Tables, found: DeltaTable, statement: DeleteRows) -> DataFrame:

@@ -14,10 +14,19 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.scan.time_travel import expression_ms
-from deltamerge.spark.catalog import catalog_entry
+from deltamerge.spark.catalog import catalog_entry, names_another_catalog
+from deltamerge.spark.data_source import is_source_of_new_tables
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
-from deltamerge.sql.statements.ast import CloneTable, ColumnDefinition, CreateTable, CreateTempView, DropTable
+from deltamerge.sql.statements.ast import (
+    CloneTable,
+    ColumnDefinition,
+    CreateOfDefaultSource,
+    CreateTable,
+    CreateTempView,
+    DropTable,
+)
+from deltamerge.sql.statements.creation import read_as_delta
 from deltamerge.storage.store import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled, definition_field
@@ -29,6 +38,14 @@ def run_create(tables: Tables, statement: CreateTable, _: str) -> DataFrame:
     rows = None if statement.query is None else query_frame(tables, statement.query)
     create_from_rows(tables, statement, rows)
     return frames.nothing(tables.spark)
+
+
+def run_create_of_default(tables: Tables, statement: CreateOfDefaultSource, sql: str) -> DataFrame:
+    """Create a table of the session's default source; Spark does where that is another, or in another catalog."""
+    spark = tables.spark
+    if not is_source_of_new_tables(spark) or names_another_catalog(spark, statement.table.parts):
+        return query_frame(tables, sql)
+    return run_create(tables, read_as_delta(sql), sql)
 
 
 def create_from_rows(

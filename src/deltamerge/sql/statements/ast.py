@@ -263,6 +263,16 @@ class CreateTable:
 
 
 @dataclass(frozen=True)
+class CreateOfDefaultSource:
+    """CREATE TABLE or REPLACE TABLE without USING: of a Delta table only where the session's default source is delta.
+
+    Nothing after the name is read yet, since other sources take more than Delta; see `read_as_delta`.
+    """
+
+    table: TableName
+
+
+@dataclass(frozen=True)
 class CloneTable:
     """``CREATE TABLE target SHALLOW CLONE source``."""
 
@@ -414,6 +424,7 @@ Statement: TypeAlias = (
     | Convert
     | Generate
     | CreateTable
+    | CreateOfDefaultSource
     | CloneTable
     | CreateTempView
     | DropTable
