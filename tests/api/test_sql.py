@@ -363,6 +363,45 @@ def test_a_new_table_is_one_of_the_default_source(spark: SparkSession, run: Run)
             run(f"DROP TABLE IF EXISTS {name}")
 
 
+def test_a_new_table_is_like_another(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run(
+        "CREATE TABLE sql_first (id BIGINT NOT NULL COMMENT 'k', d DATE, y INT GENERATED ALWAYS AS (year(d)), p INT, "
+        "i BIGINT GENERATED ALWAYS AS IDENTITY, CONSTRAINT c CHECK (id > 0)) USING delta PARTITIONED BY (p) "
+        "COMMENT 'c' TBLPROPERTIES ('a' = 'b', 'delta.columnMapping.mode' = 'name', 'delta.enableRowTracking' = 'true')"
+    )
+    run("CREATE TABLE sql_plain (a INT, p STRING) USING parquet PARTITIONED BY (p)")
+    try:
+        run("INSERT INTO sql_first (id, d, p) VALUES (1, DATE'2024-01-01', 3), (2, DATE'2024-01-01', 3)")
+        run("CREATE TABLE sql_like LIKE sql_first")
+        run("CREATE TABLE @t LIKE sql_first USING delta TBLPROPERTIES ('a' = 'c')")
+        run("CREATE TABLE IF NOT EXISTS sql_like LIKE sql_plain USING delta")
+        first = run("DESCRIBE DETAIL sql_first")[0]
+        for name, value in (("sql_like", "b"), ("@t", "c")):
+            assert run(f"SELECT count(*) FROM {name}") == [(0,)]
+            made = run(f"DESCRIBE DETAIL {name}")[0]
+            assert made[1] != first[1]
+            assert (made[3], made[7]) == ("c", ["p"])
+            assert {k: v for k, v in made[11].items() if "aterialized" not in k} == {
+                **{k: v for k, v in first[11].items() if "aterialized" not in k},
+                "a": value,
+            }
+            assert made[12:15] == first[12:15]
+            with pytest.raises(InvariantViolationException):
+                run(f"INSERT INTO {name} (id) VALUES (0)")
+            run(f"INSERT INTO {name} (id, d, p) VALUES (7, DATE'2023-01-01', 1)")
+            assert run(f"SELECT id, y, p, i FROM {name}") == [(7, 2023, 1, 1)]
+        assert run("SELECT count(*) FROM sql_first") == [(2,)]
+        with pytest.raises(DeltaAnalysisException, match="already exists"):
+            run("CREATE TABLE sql_like LIKE sql_first")
+        run("CREATE TABLE sql_as_delta LIKE sql_plain USING delta")
+        assert run("DESCRIBE DETAIL sql_as_delta")[0][7] == ["p"]
+        run("CREATE TABLE sql_as_plain LIKE sql_plain")
+        assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_as_plain")
+    finally:
+        for name in ("sql_first", "sql_plain", "sql_like", "sql_as_delta", "sql_as_plain"):
+            run(f"DROP TABLE IF EXISTS {name}")
+
+
 def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(
     spark: SparkSession, tmp_path: Path, run: Run
 ) -> None:

@@ -99,6 +99,13 @@ CASES: dict[str, ast.Statement | None] = {
     "CREATE OR REPLACE TABLE delta.`/a/b` CLUSTER BY (a) AS SELECT 1 AS a": ast.CreateTable(
         PATH, "create_or_replace", clustered_by=("a",), query="SELECT 1 AS a"
     ),
+    "CREATE TABLE t LIKE delta.`/a/b`;": ast.CreateTableLike(T, "create", PATH),
+    "CREATE TABLE IF NOT EXISTS t LIKE s LOCATION '/l' USING delta TBLPROPERTIES ('a' = 'b')": ast.CreateTableLike(
+        T, "create_if_not_exists", TableName(("s",)), uses_delta=True, properties={"a": "b"}, location="/l"
+    ),
+    "CREATE TABLE t LIKE s USING parquet": None,
+    "CREATE TABLE t LIKE s STORED AS ORC": None,
+    "CREATE OR REPLACE TABLE t LIKE s": None,
     "CREATE TABLE t USING parquet AS SELECT 1": None,
     "CREATE TABLE t AS SELECT * FROM x JOIN y USING delta": ast.CreateOfDefaultSource(T),
     "CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 'b') SELECT 1 FROM x JOIN y USING (a)": ast.CreateOfDefaultSource(T),

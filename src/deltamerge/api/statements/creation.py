@@ -17,20 +17,23 @@ from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark.catalog import catalog_entry, names_another_catalog
 from deltamerge.spark.data_source import is_source_of_new_tables
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote
+from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.statements.ast import (
     CloneTable,
     ColumnDefinition,
     CreateOfDefaultSource,
     CreateTable,
+    CreateTableLike,
     CreateTempView,
     DropTable,
+    TableName,
 )
 from deltamerge.sql.statements.creation import read_as_delta
 from deltamerge.storage.store import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled, definition_field
 from deltamerge.write.frame_rows import new_schema
+from deltamerge.write.like import definition_like
 from deltamerge.write.table_writer import NO_NOTES, CommitNotes
 
 
@@ -46,6 +49,28 @@ def run_create_of_default(tables: Tables, statement: CreateOfDefaultSource, sql:
     if not is_source_of_new_tables(spark) or names_another_catalog(spark, statement.table.parts):
         return query_frame(tables, sql)
     return run_create(tables, read_as_delta(sql), sql)
+
+
+def run_create_like(tables: Tables, statement: CreateTableLike, sql: str) -> DataFrame:
+    """Create a table without rows that is like a Delta table, or a Delta table like another provider's."""
+    source, name = tables.find(statement.source), statement.table
+    is_delta = statement.uses_delta or name.path is not None
+    if not is_delta and (source is None or names_another_catalog(tables.spark, name.parts)):
+        return query_frame(tables, sql)
+    if source is None:
+        definition = _definition_like_other(tables, statement.source)
+    else:
+        definition = definition_like(source.table.snapshot())
+    definition = replace(definition, properties={**definition.properties, **statement.properties})
+    place = find_place(tables.spark, name, statement.location, tables.options)
+    create(place, definition, statement.mode, requires_entry=True)
+    return frames.nothing(tables.spark)
+
+
+def _definition_like_other(tables: Tables, source: TableName) -> TableDefinition:
+    name, spark = quote_name(source.parts), tables.spark
+    partitions = tuple(column.name for column in spark.catalog.listColumns(name) if column.isPartition)
+    return as_spelled(TableDefinition(new_schema(spark.table(name).schema), partitions))
 
 
 def create_from_rows(

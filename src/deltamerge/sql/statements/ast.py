@@ -273,6 +273,22 @@ class CreateOfDefaultSource:
 
 
 @dataclass(frozen=True)
+class CreateTableLike:
+    """``CREATE TABLE [IF NOT EXISTS] table LIKE source [USING delta]``.
+
+    Args:
+        uses_delta: Whether Delta is named; where it is not, the new table has the source's provider.
+    """
+
+    table: TableName
+    mode: CreateMode
+    source: TableName
+    uses_delta: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    location: str | None = None
+
+
+@dataclass(frozen=True)
 class CloneTable:
     """``CREATE TABLE target SHALLOW CLONE source``."""
 
@@ -425,6 +441,7 @@ Statement: TypeAlias = (
     | Generate
     | CreateTable
     | CreateOfDefaultSource
+    | CreateTableLike
     | CloneTable
     | CreateTempView
     | DropTable

@@ -30,6 +30,8 @@ def read_create(cursor: Cursor) -> ast.Statement | None:
     table = read_table(cursor, _WHERE)
     if cursor.peek() in ("SHALLOW", "DEEP") and cursor.peek(1) == "CLONE":
         return _read_clone(cursor, table, mode)
+    if cursor.peek() == "LIKE":
+        return _read_like(cursor, table, mode)
     source = "delta" if table.path is not None else _source(cursor)
     if source is None:
         return ast.CreateOfDefaultSource(table)
@@ -174,6 +176,24 @@ def _read_clone(cursor: Cursor, table: ast.TableName, mode: ast.CreateMode) -> a
     location = read_string(cursor, f"{where} LOCATION", "a path") if cursor.accept("LOCATION") else None
     read_end(cursor, where)
     return ast.CloneTable(table, mode, source, at, properties, location)
+
+
+def _read_like(cursor: Cursor, table: ast.TableName, mode: ast.CreateMode) -> ast.CreateTableLike | None:
+    """Read a table that is like another; None where it has another format, or where Spark's parser refuses it."""
+    where = f"{_WHERE} LIKE"
+    cursor.expect(where, "LIKE")
+    like = ast.CreateTableLike(table, mode, read_table(cursor, where))
+    while cursor.token is not None and cursor.peek() != ";":
+        if cursor.accept("USING", "DELTA") or cursor.accept("USING", "`DELTA`"):
+            like = replace(like, uses_delta=True)
+        elif cursor.accept("TBLPROPERTIES"):
+            like = replace(like, properties=read_properties(cursor, f"{where} TBLPROPERTIES"))
+        elif cursor.accept("LOCATION"):
+            like = replace(like, location=read_string(cursor, f"{where} LOCATION", "a path"))
+        else:
+            return None
+    read_end(cursor, where)
+    return like if mode in ("create", "create_if_not_exists") else None
 
 
 def _read_view(cursor: Cursor) -> ast.CreateTempView | None:
