@@ -402,6 +402,21 @@ def test_a_new_table_is_like_another(spark: SparkSession, tmp_path: Path, run: R
             run(f"DROP TABLE IF EXISTS {name}")
 
 
+def test_a_table_of_another_provider_counts_as_one_that_exists(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE sql_there (a INT) USING parquet")
+    try:
+        for rest in ("(a INT) USING delta", "USING delta AS SELECT 1 AS a", "LIKE sql_there USING delta"):
+            assert run(f"CREATE TABLE IF NOT EXISTS sql_there {rest}") == []
+            with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+                run(f"CREATE TABLE sql_there {rest}")
+        assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_there")
+        assert run("SELECT * FROM sql_there") == []
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            run("CREATE TABLE IF NOT EXISTS another.db.t (a INT) USING delta")
+    finally:
+        run("DROP TABLE sql_there")
+
+
 def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(
     spark: SparkSession, tmp_path: Path, run: Run
 ) -> None:

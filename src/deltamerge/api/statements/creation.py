@@ -62,8 +62,7 @@ def run_create_like(tables: Tables, statement: CreateTableLike, sql: str) -> Dat
     else:
         definition = definition_like(source.table.snapshot())
     definition = replace(definition, properties={**definition.properties, **statement.properties})
-    place = find_place(tables.spark, name, statement.location, tables.options)
-    create(place, definition, statement.mode, requires_entry=True)
+    _create(tables, statement, definition)
     return frames.nothing(tables.spark)
 
 
@@ -89,6 +88,18 @@ def create_from_rows(
                 "Schema may not be specified in a Create Table As Select (CTAS) statement.",
             )
         definition = as_spelled(replace(definition, schema=new_schema(rows.schema)))
+    _create(tables, statement, definition, rows, notes)
+
+
+def _create(
+    tables: Tables,
+    statement: CreateTable | CreateTableLike,
+    definition: TableDefinition,
+    rows: DataFrame | None = None,
+    notes: CommitNotes = NO_NOTES,
+) -> None:
+    if statement.mode == "create_if_not_exists" and tables.has_other_table(statement.table):
+        return
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
     create(place, definition, statement.mode, rows, requires_entry=True, notes=notes)
 

@@ -48,6 +48,11 @@ class Tables:
         entry = catalog_entry(self.spark, parts)
         return entry is not None and entry.provider != "delta"
 
+    def has_other_table(self, name: TableName) -> bool:
+        """Return whether the session's catalog has a table of another provider under a name."""
+        entry = None if name.path is not None else catalog_entry(self.spark, name.parts)
+        return entry is not None and entry.provider not in ("", "delta")
+
     def find(self, name: TableName) -> DeltaTable | None:
         """Open the table that a statement names, None where it is no Delta table."""
         return self.at(name.path) if name.path is not None else self.called(name.parts)
