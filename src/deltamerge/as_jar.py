@@ -33,12 +33,10 @@ from deltamerge.api.save_frame import (
 )
 from deltamerge.as_delta import install_as_delta
 from deltamerge.spark import columns as F
-from deltamerge.spark.data_source import drop_missing_catalog
-from deltamerge.spark.session import conf_value
+from deltamerge.spark.data_source import drop_missing_catalog, is_default_source
 
 _STATE, _TABLE, _FRAME = "_deltamerge_asked", "_deltamerge_table", "_deltamerge_frame"
 _MARK = "_deltamerge_installed"
-_DEFAULT_SOURCE = "spark.sql.sources.default"
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
 _State = TypeVar("_State", Load, Save)
 _Original: TypeAlias = Callable[..., Any]
@@ -187,7 +185,7 @@ def _record(name: str, state: type[Load | Save], original: _Original, self: Any,
 
 
 def _is_delta(spark: SparkSession, source: str) -> bool:
-    return (source or (conf_value(spark, _DEFAULT_SOURCE) or "").lower()) == "delta"
+    return source == "delta" if source else is_default_source(spark)
 
 
 def _asked(call: Any, asked: _State, given: Mapping[str, Any], options: Mapping[str, Any]) -> _State:  # noqa: ANN401

@@ -15,6 +15,7 @@ from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaParseException,
     DeltaRuntimeException,
+    DeltaTableNotFoundException,
     InvariantViolationException,
 )
 
@@ -308,6 +309,10 @@ def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Ru
     assert last_commit(spark, tmp_path)[1]["mode"] == "Overwrite"
     run("INSERT INTO @t REPLACE WHERE p >= 1 SELECT 200L, 2L")
     assert run("SELECT count(*), max(id) FROM @t") == [(4, 200)]
+    with pytest.raises(DeltaAnalysisException, match="INSERT_PARTITION_SPEC_IF_NOT_EXISTS"):
+        run("INSERT OVERWRITE @t PARTITION (p = 1) IF NOT EXISTS SELECT 100L")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED"):
+        run("TRUNCATE TABLE @t PARTITION (p = 1)")
     with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
         run("INSERT INTO @t REPLACE WHERE p = 1 SELECT 200L, 2L")
     with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
@@ -316,6 +321,131 @@ def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Ru
     run("INSERT OVERWRITE TABLE @t PARTITION (p) SELECT 300L, 2L")
     assert run("SELECT id FROM @t WHERE p <> 0") == [(300,)]
     assert run("SELECT count(*) FROM @t") == [(4,)]
+
+
+def test_statements_on_tables_of_other_providers_are_sparks(run: Run) -> None:
+    run("CREATE TABLE sql_parquet (a INT, p STRING) USING parquet PARTITIONED BY (p)")
+    try:
+        run("INSERT INTO sql_parquet VALUES (1, 'x'), (2, 'y')")
+        run("INSERT OVERWRITE TABLE sql_parquet PARTITION (p = 'x') IF NOT EXISTS SELECT 3")
+        run("TRUNCATE TABLE sql_parquet PARTITION (p = 'y')")
+        assert run("SELECT a FROM sql_parquet") == [(1,)]
+        for target, condition in (
+            ("sql_parquet", "UNSUPPORTED_FEATURE.TABLE_OPERATION"),
+            ("another.db.t", "REQUIRES_SINGLE_PART_NAMESPACE|TABLE_OR_VIEW_NOT_FOUND"),
+        ):
+            merge = f"MERGE INTO {target} AS t USING (SELECT 1 AS a) AS s ON t.a = s.a WHEN MATCHED THEN DELETE"
+            with pytest.raises(Exception, match=condition):
+                run(merge)
+        with pytest.raises(DeltaTableNotFoundException):
+            run("MERGE INTO sql_absent t USING (SELECT 1 AS a) s ON t.a = s.a WHEN MATCHED THEN DELETE")
+    finally:
+        run("DROP TABLE sql_parquet")
+
+
+def test_a_new_table_is_one_of_the_default_source(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE sql_other (a INT, p INT) PARTITIONED BY (p)")
+    spark.conf.set("spark.sql.sources.default", "delta")
+    try:
+        run("CREATE TABLE IF NOT EXISTS sql_columns (id INT, p INT) PARTITIONED BY (p) COMMENT 'c'")
+        run("CREATE TABLE sql_rows AS SELECT 1 AS a")
+        run("CREATE OR REPLACE TABLE sql_rows SELECT :a AS a", {"a": 2})
+        assert run("SELECT a FROM sql_rows") == [(2,)]
+        assert run("DESCRIBE HISTORY sql_columns")[0][4] == "CREATE TABLE"
+        assert run("DESCRIBE DETAIL sql_columns")[0][7] == ["p"]
+        assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_other")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            run("CREATE TABLE sql_other (a INT)")
+        with pytest.raises(Exception, match="another"):
+            run("CREATE TABLE another.db.t (a INT)")
+    finally:
+        for name in ("sql_other", "sql_columns", "sql_rows"):
+            run(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_new_table_is_like_another(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    run(
+        "CREATE TABLE sql_first (id BIGINT NOT NULL COMMENT 'k', d DATE, y INT GENERATED ALWAYS AS (year(d)), p INT, "
+        "i BIGINT GENERATED ALWAYS AS IDENTITY, CONSTRAINT c CHECK (id > 0)) USING delta PARTITIONED BY (p) "
+        "COMMENT 'c' TBLPROPERTIES ('a' = 'b', 'delta.columnMapping.mode' = 'name', 'delta.enableRowTracking' = 'true')"
+    )
+    run("CREATE TABLE sql_plain (a INT, p STRING) USING parquet PARTITIONED BY (p)")
+    try:
+        run("INSERT INTO sql_first (id, d, p) VALUES (1, DATE'2024-01-01', 3), (2, DATE'2024-01-01', 3)")
+        run("CREATE TABLE sql_like LIKE sql_first")
+        run("CREATE TABLE @t LIKE sql_first USING delta TBLPROPERTIES ('a' = 'c')")
+        run("CREATE TABLE IF NOT EXISTS sql_like LIKE sql_plain USING delta")
+        first = run("DESCRIBE DETAIL sql_first")[0]
+        for name, value in (("sql_like", "b"), ("@t", "c")):
+            assert run(f"SELECT count(*) FROM {name}") == [(0,)]
+            made = run(f"DESCRIBE DETAIL {name}")[0]
+            assert made[1] != first[1]
+            assert (made[3], made[7]) == ("c", ["p"])
+            assert {k: v for k, v in made[11].items() if "aterialized" not in k} == {
+                **{k: v for k, v in first[11].items() if "aterialized" not in k},
+                "a": value,
+            }
+            assert made[12:15] == first[12:15]
+            with pytest.raises(InvariantViolationException):
+                run(f"INSERT INTO {name} (id) VALUES (0)")
+            run(f"INSERT INTO {name} (id, d, p) VALUES (7, DATE'2023-01-01', 1)")
+            assert run(f"SELECT id, y, p, i FROM {name}") == [(7, 2023, 1, 1)]
+        assert run("SELECT count(*) FROM sql_first") == [(2,)]
+        with pytest.raises(DeltaAnalysisException, match="already exists"):
+            run("CREATE TABLE sql_like LIKE sql_first")
+        run("CREATE TABLE sql_as_delta LIKE sql_plain USING delta")
+        assert run("DESCRIBE DETAIL sql_as_delta")[0][7] == ["p"]
+        run("CREATE TABLE sql_as_plain LIKE sql_plain")
+        assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_as_plain")
+    finally:
+        for name in ("sql_first", "sql_plain", "sql_like", "sql_as_delta", "sql_as_plain"):
+            run(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_table_of_another_provider_counts_as_one_that_exists(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE sql_there (a INT) USING parquet")
+    try:
+        for rest in ("(a INT) USING delta", "USING delta AS SELECT 1 AS a", "LIKE sql_there USING delta"):
+            assert run(f"CREATE TABLE IF NOT EXISTS sql_there {rest}") == []
+            with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+                run(f"CREATE TABLE sql_there {rest}")
+        assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_there")
+        assert run("SELECT * FROM sql_there") == []
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            run("CREATE TABLE IF NOT EXISTS another.db.t (a INT) USING delta")
+    finally:
+        run("DROP TABLE sql_there")
+
+
+def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(
+    spark: SparkSession, tmp_path: Path, run: Run
+) -> None:
+    run("CREATE TABLE @t (a INT, b INT) USING delta")
+    path = str(tmp_path / "t")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+        run("INSERT INTO @t SELECT 1, 2, 3 AS c")
+    run("INSERT WITH SCHEMA EVOLUTION INTO @t SELECT 1 AS x, 2 AS y, 3 AS c")
+    with pytest.raises(DeltaAnalysisException, match="lacks: d"):
+        run("INSERT INTO @t BY NAME SELECT 2 AS a, 4 AS d")
+    spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+    run("INSERT INTO @t BY NAME SELECT 2 AS a, 4 AS d")
+    run("INSERT INTO @t SELECT 3, 3, 3, 3, 3 AS e")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+        run("INSERT INTO @t SELECT 4, 4")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+        run("INSERT INTO @t (a, b) SELECT 4, 4, 4 AS f")
+    for columns in ("(a, f)", "PARTITION (f = 1)"):
+        with pytest.raises(DeltaAnalysisException, match="UNRESOLVED_COLUMN"):
+            run(f"INSERT WITH SCHEMA EVOLUTION INTO @t {columns} SELECT 4, 4")
+    deltamerge.write_delta(spark.sql("SELECT 5 AS a, 5 AS g"), path, mode="append")
+    assert run("SELECT a, b, c, d, e, g FROM @t ORDER BY a") == [
+        (1, 2, 3, None, None, None),
+        (2, None, None, 4, None, None),
+        (3, 3, 3, 3, 3, None),
+        (5, None, None, None, None, 5),
+    ]
+    deltamerge.write_delta(spark.sql("SELECT 6 AS a, 6 AS h"), path, mode="overwrite")
+    assert run("SELECT a, h FROM @t") == [(6, 6)]
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,36 @@ def test_what_changes_no_data_changes_no_table(installed: SparkSession, tmp_path
     assert DeltaRs(path).version() == 0
 
 
+def test_rows_by_their_places_bring_further_columns_where_asked(installed: SparkSession) -> None:
+    spark = installed
+    spark.sql("SELECT 1 AS a, 1 AS b").write.format("delta").saveAsTable("wider")
+    try:
+        further = spark.sql("SELECT 2 AS x, 2 AS y, 2 AS c").write
+        with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
+            further.insertInto("wider")
+        spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
+        further.insertInto("wider")
+        assert sorted(spark.table("wider").columns) == ["a", "b", "c"]
+        assert rows(spark.table("wider").where("a = 2")) == [(2, 2, 2)]
+    finally:
+        spark.sql("DROP TABLE wider")
+
+
+def test_a_table_that_is_like_another_has_none_of_its_rows(installed: SparkSession) -> None:
+    spark = installed
+    spark.range(3).write.format("delta").saveAsTable("liked")
+    try:
+        spark.sql("CREATE TABLE alike LIKE liked")
+        assert rows(spark.sql("SELECT * FROM alike")) == []
+        spark.sql("INSERT INTO alike VALUES (9)")
+        assert rows(spark.table("alike")) == [(9,)]
+        assert rows(spark.table("liked")) == [(0,), (1,), (2,)]
+        assert "alike" in [row["tableName"] for row in spark.sql("SHOW TABLES").collect()]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS alike")
+        spark.sql("DROP TABLE liked")
+
+
 def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) -> None:
     spark = installed
     for mode in ("error", "append"):

@@ -60,6 +60,9 @@ CASES: dict[str, ast.Statement | None] = {
     "INSERT INTO t (a, b) VALUES (1, 2)": ast.InsertRows(
         T, overwrites=False, query="VALUES (1, 2)", columns=(("a",), ("b",))
     ),
+    "INSERT WITH SCHEMA EVOLUTION INTO t BY NAME SELECT 1 AS a": ast.InsertRows(
+        T, overwrites=False, query="SELECT 1 AS a", by_name=True, schema_evolution=True
+    ),
     "INSERT INTO t (SELECT 1)": ast.InsertRows(T, overwrites=False, query="(SELECT 1)"),
     "INSERT OVERWRITE t PARTITION (p = 'x', q) BY NAME TABLE s": ast.InsertRows(
         T, overwrites=True, query="TABLE s", by_name=True, partition=(("p", "'x'"), ("q", None))
@@ -96,8 +99,18 @@ CASES: dict[str, ast.Statement | None] = {
     "CREATE OR REPLACE TABLE delta.`/a/b` CLUSTER BY (a) AS SELECT 1 AS a": ast.CreateTable(
         PATH, "create_or_replace", clustered_by=("a",), query="SELECT 1 AS a"
     ),
+    "CREATE TABLE t LIKE delta.`/a/b`;": ast.CreateTableLike(T, "create", PATH),
+    "CREATE TABLE IF NOT EXISTS t LIKE s LOCATION '/l' USING delta TBLPROPERTIES ('a' = 'b')": ast.CreateTableLike(
+        T, "create_if_not_exists", TableName(("s",)), uses_delta=True, properties={"a": "b"}, location="/l"
+    ),
+    "CREATE TABLE t LIKE s USING parquet": None,
+    "CREATE TABLE t LIKE s STORED AS ORC": None,
+    "CREATE OR REPLACE TABLE t LIKE s": None,
     "CREATE TABLE t USING parquet AS SELECT 1": None,
-    "CREATE TABLE t AS SELECT * FROM x JOIN y USING delta": None,
+    "CREATE TABLE t AS SELECT * FROM x JOIN y USING delta": ast.CreateOfDefaultSource(T),
+    "CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 'b') SELECT 1 FROM x JOIN y USING (a)": ast.CreateOfDefaultSource(T),
+    "CREATE TABLE t (stored INT) STORED AS PARQUET": None,
+    "CREATE TABLE t (a INT) ROW FORMAT DELIMITED FIELDS TERMINATED BY ','": None,
     "CREATE OR REPLACE TABLE t SHALLOW CLONE delta.`/a/b` VERSION AS OF 2 TBLPROPERTIES ('a' = 'b')": ast.CloneTable(
         T, "create_or_replace", PATH, TimeTravel(2), {"a": "b"}, None
     ),
@@ -107,6 +120,10 @@ CASES: dict[str, ast.Statement | None] = {
     "DROP TABLE IF EXISTS t": ast.DropTable(T),
     "DROP VIEW v": None,
     "TRUNCATE TABLE delta.`/a/b`;": ast.TruncateTable(PATH),
+    "TRUNCATE TABLE t PARTITION (p = 'x')": ast.TruncateTable(T, of_partition=True),
+    "INSERT OVERWRITE t PARTITION (p = 1) IF NOT EXISTS SELECT 1": ast.InsertRows(
+        T, overwrites=True, query="SELECT 1", partition=(("p", "1"),), if_not_exists=True
+    ),
     "ALTER TABLE t SET TBLPROPERTIES ('a' = 'b', c = -1)": alter(ast.SetProperties({"a": "b", "c": "-1"})),
     "ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('a', b.c)": alter(ast.UnsetProperties(("a", "b.c"))),
     "ALTER TABLE t ADD CONSTRAINT c CHECK (a IN (1, 2))": alter(ast.AddConstraint("c", "a IN (1, 2)")),
@@ -180,7 +197,7 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("CREATE TABLE t (a INT) USING delta CLUSTERED BY (a) INTO 4 BUCKETS", "no buckets"),
         ("CREATE TABLE t DEEP CLONE s", "Only shallow clones"),
         ("DELETE FROM t WHERE", "a condition"),
-        ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT EXISTS SELECT 1", "IF NOT EXISTS is not supported"),
+        ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT SELECT 1", "expected EXISTS"),
         ("ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (a)", "no keys"),
         ("ALTER TABLE t ADD COLUMN g INT GENERATED ALWAYS AS (a + 1)", "are made by CREATE TABLE"),
         ("ALTER TABLE t ADD COLUMNS (g BIGINT GENERATED ALWAYS AS IDENTITY)", "are made by CREATE TABLE"),

@@ -14,7 +14,14 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements import maintenance
 from deltamerge.api.statements.alterations import run_alter
 from deltamerge.api.statements.changes import run_delete, run_insert, run_merge_rows, run_truncate, run_update
-from deltamerge.api.statements.creation import run_clone, run_create, run_create_view, run_drop
+from deltamerge.api.statements.creation import (
+    run_clone,
+    run_create,
+    run_create_like,
+    run_create_of_default,
+    run_create_view,
+    run_drop,
+)
 from deltamerge.api.statements.descriptions import (
     run_describe,
     run_describe_detail,
@@ -137,6 +144,8 @@ _RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {
     ast.Convert: maintenance.run_convert,
     ast.Generate: maintenance.run_generate,
     ast.CreateTable: run_create,
+    ast.CreateOfDefaultSource: run_create_of_default,
+    ast.CreateTableLike: run_create_like,
     ast.CloneTable: run_clone,
     ast.CreateTempView: run_create_view,
     ast.DropTable: run_drop,

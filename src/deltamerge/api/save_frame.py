@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.arguments import asked_options, column_name
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.statements.changes import check_arity
+from deltamerge.api.statements.changes import placed
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
@@ -126,7 +126,7 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
     refuse_unsupported(asked.options)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    where, conf = asked.replaced, merge_conf(frame.sparkSession)
+    where = asked.replaced
     kind = write_kind(
         mode == "overwrite",
         None if where is None else where.text,
@@ -142,12 +142,16 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
             where if kind == "replace_where" else None,
             asked.partitions,
             asked.properties,
-            asked.request.flag("mergeSchema", conf.schema_auto_merge),
+            _merges_schema(frame.sparkSession, asked),
             asked.notes,
             asked.file_options,
             asked.changes_data,
         ),
     )
+
+
+def _merges_schema(spark: SparkSession, asked: Save) -> bool:
+    return asked.request.flag("mergeSchema", merge_conf(spark).schema_auto_merge)
 
 
 def _mode(asked: Save) -> str:
@@ -197,6 +201,6 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
 def insert_into(frame: DataFrame, found: DeltaTable, asked: Save) -> None:
     """Write a frame's columns, by their places, to an existing table."""
     names = spark_schema(found.table.snapshot()).names
-    check_arity(found, len(names), len(frame.columns), names_given=False)
+    rows = placed(frame, found, names, evolves=_merges_schema(frame.sparkSession, asked))
     mode = "overwrite" if asked.mode == "overwrite" else "append"
-    save_to_table(frame.toDF(*names), found.table, replace(asked, mode=mode))
+    save_to_table(rows, found.table, replace(asked, mode=mode))

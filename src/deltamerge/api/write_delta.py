@@ -69,6 +69,7 @@ def write_delta(
         "overwrite_schema" if overwrite_schema else mode,
         partition_columns=None if columns is None else tuple(columns),
         properties=properties or {},
+        merges_schema=merge_conf(df.sparkSession).schema_auto_merge,
         notes=CommitNotes(option_transaction(txn_app_id, txn_version)),
     )
     return write_frame(open_table(df.sparkSession, path, options), df, asked)

@@ -162,5 +162,12 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     )
 
 
+def names_another_catalog(spark: SparkSession, parts: Sequence[str]) -> bool:
+    """Return whether a name is one of another catalog than the session's own, perhaps the current one."""
+    if len(parts) > 2:
+        return _is_of_another_catalog(parts)
+    return str(spark.catalog.currentCatalog()) != _SESSION_CATALOG
+
+
 def _is_of_another_catalog(parts: Sequence[str]) -> bool:
     return len(parts) > 2 and parts[0].lower() != _SESSION_CATALOG

@@ -26,6 +26,9 @@ _NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
 # Of this library's own source's error where it gets no path.
 _OWN = "DELTA_TABLE_PATH_NOT_GIVEN"
 
+_DEFAULT = "spark.sql.sources.default"
+_HIVE_BY_DEFAULT = "spark.sql.legacy.createHiveTableByDefault"
+
 _CATALOG = "spark.sql.catalog.spark_catalog"
 _CATALOG_OF_JAR = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _NO_CATALOG = ("PLUGIN_CLASS_NOT_FOUND", "Cannot find catalog plugin class")
@@ -42,6 +45,16 @@ def drop_missing_catalog(spark: SparkSession) -> None:
             if not any(sign in str(error) for sign in _NO_CATALOG):
                 raise
             spark.conf.unset(_CATALOG)
+
+
+def is_default_source(spark: SparkSession) -> bool:
+    """Return whether frames are read and written as Delta tables where no source is named."""
+    return (conf_value(spark, _DEFAULT) or "").lower() == "delta"
+
+
+def is_source_of_new_tables(spark: SparkSession) -> bool:
+    """Return whether CREATE TABLE makes a Delta table where no source is named."""
+    return is_default_source(spark) and (conf_value(spark, _HIVE_BY_DEFAULT) or "").lower() != "true"
 
 
 def has_source_of_jar(spark: SparkSession) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -19,10 +19,10 @@ from deltamerge.commands.delete_update import delete, truncate, update
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.explain import explain_merge
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import conf_value
+from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.merge_ast import Expression
-from deltamerge.sql.names import quote
+from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.relations import replace_qualifier
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
 from deltamerge.sql.statements.changes import with_defaults
@@ -31,8 +31,14 @@ from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import FrameWrite
 
 
-def run_merge_rows(tables: Tables, parsed: ParsedMerge, _: str) -> DataFrame:
-    """Run a MERGE, for its counts, or EXPLAIN one, for its plan."""
+def run_merge_rows(tables: Tables, parsed: ParsedMerge, sql: str) -> DataFrame:
+    """Run a MERGE, for its counts, or EXPLAIN one, for its plan; into a table of another provider Spark merges."""
+    name = parsed.target.parts
+    if parsed.target.path is None:
+        found = tables.called(name)
+        if found is None and tables.is_of_another_provider(name):
+            return query_frame(tables, sql)
+        tables = tables if found is None else replace(tables, given={**tables.given, quote_name(name): found})
     command = merge_command(tables, parsed)
     if parsed.explain is None:
         return MergeReport(merge_and_compact(command)).counts(tables.spark)
@@ -70,14 +76,29 @@ def _aliased(statement: DeleteRows | UpdateRows) -> tuple[str | None, Callable[[
     return parts[-1], rewritten
 
 
-def run_truncate(tables: Tables, found: DeltaTable, _: TruncateTable) -> DataFrame:
+def run_truncate(tables: Tables, found: DeltaTable, statement: TruncateTable) -> DataFrame:
+    if statement.of_partition:
+        raise DeltaAnalysisException(
+            "DELTA_TRUNCATE_TABLE_PARTITION_NOT_SUPPORTED",
+            "Operation not allowed: TRUNCATE TABLE on Delta tables does not support partition predicates. Delete the "
+            "rows of a partition: DELETE FROM table WHERE ….",
+        )
     truncate(found.table)
     return frames.nothing(tables.spark)
 
 
 def run_insert(tables: Tables, found: DeltaTable, statement: InsertRows) -> DataFrame:
-    rows = insert_frame(tables, found, statement)
-    write_frame(found.table, rows, _insert(statement, conf_value(tables.spark, PARTITION_OVERWRITE_MODE), found))
+    if statement.if_not_exists:
+        raise DeltaAnalysisException(
+            "UNSUPPORTED_FEATURE.INSERT_PARTITION_SPEC_IF_NOT_EXISTS",
+            f"The feature is not supported: INSERT INTO {found.table.name} with IF NOT EXISTS in the PARTITION spec. "
+            "Check for the partition's rows first.",
+            parameters={"tableName": found.table.name},
+        )
+    evolves = statement.schema_evolution or merge_conf(tables.spark).schema_auto_merge
+    rows = insert_frame(tables, found, statement, evolves=evolves)
+    asked = _insert(statement, conf_value(tables.spark, PARTITION_OVERWRITE_MODE), found)
+    write_frame(found.table, rows, replace(asked, merges_schema=evolves))
     return frames.nothing(tables.spark)
 
 
@@ -102,31 +123,60 @@ def _is_dynamic(found: DeltaTable, session_mode: str | None) -> bool:
     return (session_mode or "").lower() == "dynamic" and bool(found.table.snapshot().metadata.partition_columns)
 
 
-def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows) -> DataFrame:
-    """Return the rows of an INSERT under the names of the table's columns."""
+def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows, *, evolves: bool) -> DataFrame:
+    """Return the rows of an INSERT under the names of the table's columns.
+
+    Args:
+        evolves: Whether the table gets the columns that it lacks.
+    """
     schema = spark_schema(found.table.snapshot())
     spelled = {name.lower(): name for name in schema.names}
     fixed = {spelled.get(name.lower(), name): value for name, value in statement.partition if value is not None}
     names = [name for name in schema.names if name not in fixed]
+    _check_named(statement, spelled)
     if statement.columns:
         names = [spelled.get(parts[-1].lower(), parts[-1]) for parts in statement.columns]
     defaults = {field.name: field.metadata.get(CURRENT_DEFAULT) for field in schema.fields}
     frame = query_frame(tables, with_defaults(statement.query, [defaults.get(name) for name in names]))
     if not statement.by_name:
-        check_arity(found, len(names), len(frame.columns), names_given=bool(statement.columns))
-        frame = frame.toDF(*names)
+        further = evolves and not statement.columns
+        frame = placed(frame, found, names, names_given=bool(statement.columns), evolves=further)
     for name, value in fixed.items():
         frame = frame.withColumn(name, F.expr(value))
     return frame
 
 
-def check_arity(found: DeltaTable, wanted: int, given: int, *, names_given: bool) -> None:
-    """Refuse rows with more or fewer columns than are written by their places."""
-    if wanted == given:
-        return
+def _check_named(statement: InsertRows, known: Mapping[str, str]) -> None:
+    """Refuse columns that a statement names and the table lacks: only those of the rows are added."""
+    named = [parts[-1] for parts in statement.columns] + [name for name, _ in statement.partition]
+    for name in named:
+        if name.lower() not in known:
+            choice = ", ".join(map(quote, known.values()))
+            raise DeltaAnalysisException(
+                "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+                f"A column with name {quote(name)} cannot be resolved. Did you mean one of the following? [{choice}].",
+                parameters={"objectName": quote(name), "proposal": choice},
+            )
+
+
+def placed(
+    frame: DataFrame, found: DeltaTable, names: Sequence[str], *, names_given: bool = False, evolves: bool
+) -> DataFrame:
+    """Give a frame's columns, by their places, the names of those that they are written to.
+
+    Args:
+        evolves: Whether further columns are added to the table, by the names that they have.
+    """
+    wanted, given = len(names), len(frame.columns)
+    if not (wanted == given or (evolves and wanted < given)):
+        raise _arity_mismatch(found, wanted, given, names_given=names_given)
+    return frame.toDF(*names, *frame.columns[wanted:])
+
+
+def _arity_mismatch(found: DeltaTable, wanted: int, given: int, *, names_given: bool) -> DeltaAnalysisException:
     problem = "not enough data columns" if given < wanted else "too many data columns"
     of_what = "the statement names" if names_given else "target table has"
-    raise DeltaAnalysisException(
+    return DeltaAnalysisException(
         "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
         f"Cannot write to '{found.table.name}', {problem}; {of_what} {wanted} column(s) but the inserted data has "
         f"{given} column(s). To leave columns out, name the others: INSERT INTO table (a, b) ….",

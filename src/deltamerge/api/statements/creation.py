@@ -15,14 +15,26 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.scan.time_travel import expression_ms
-from deltamerge.spark.catalog import catalog_entry
+from deltamerge.spark.catalog import catalog_entry, names_another_catalog
+from deltamerge.spark.data_source import is_source_of_new_tables
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote
-from deltamerge.sql.statements.ast import CloneTable, ColumnDefinition, CreateTable, CreateTempView, DropTable
+from deltamerge.sql.names import quote, quote_name
+from deltamerge.sql.statements.ast import (
+    CloneTable,
+    ColumnDefinition,
+    CreateOfDefaultSource,
+    CreateTable,
+    CreateTableLike,
+    CreateTempView,
+    DropTable,
+    TableName,
+)
+from deltamerge.sql.statements.creation import read_as_delta
 from deltamerge.storage.store import own_files
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled, definition_field
 from deltamerge.write.frame_rows import new_schema
+from deltamerge.write.like import definition_like
 from deltamerge.write.table_writer import NO_NOTES, NO_OPTIONS, CommitNotes
 
 
@@ -30,6 +42,35 @@ def run_create(tables: Tables, statement: CreateTable, _: str) -> DataFrame:
     rows = None if statement.query is None else query_frame(tables, statement.query)
     create_from_rows(tables, statement, rows)
     return frames.nothing(tables.spark)
+
+
+def run_create_of_default(tables: Tables, statement: CreateOfDefaultSource, sql: str) -> DataFrame:
+    """Create a table of the session's default source; Spark does where that is another, or in another catalog."""
+    spark = tables.spark
+    if not is_source_of_new_tables(spark) or names_another_catalog(spark, statement.table.parts):
+        return query_frame(tables, sql)
+    return run_create(tables, read_as_delta(sql), sql)
+
+
+def run_create_like(tables: Tables, statement: CreateTableLike, sql: str) -> DataFrame:
+    """Create a table without rows that is like a Delta table, or a Delta table like another provider's."""
+    source, name = tables.find(statement.source), statement.table
+    is_delta = statement.uses_delta or name.path is not None
+    if not is_delta and (source is None or names_another_catalog(tables.spark, name.parts)):
+        return query_frame(tables, sql)
+    if source is None:
+        definition = _definition_like_other(tables, statement.source)
+    else:
+        definition = definition_like(source.table.snapshot())
+    definition = replace(definition, properties={**definition.properties, **statement.properties})
+    _create(tables, statement, definition)
+    return frames.nothing(tables.spark)
+
+
+def _definition_like_other(tables: Tables, source: TableName) -> TableDefinition:
+    name, spark = quote_name(source.parts), tables.spark
+    partitions = tuple(column.name for column in spark.catalog.listColumns(name) if column.isPartition)
+    return as_spelled(TableDefinition(new_schema(spark.table(name).schema), partitions))
 
 
 def create_from_rows(
@@ -53,6 +94,19 @@ def create_from_rows(
                 "Schema may not be specified in a Create Table As Select (CTAS) statement.",
             )
         definition = as_spelled(replace(definition, schema=new_schema(rows.schema)))
+    _create(tables, statement, definition, rows, notes, file_options)
+
+
+def _create(
+    tables: Tables,
+    statement: CreateTable | CreateTableLike,
+    definition: TableDefinition,
+    rows: DataFrame | None = None,
+    notes: CommitNotes = NO_NOTES,
+    file_options: Mapping[str, str] = NO_OPTIONS,
+) -> None:
+    if statement.mode == "create_if_not_exists" and tables.has_other_table(statement.table):
+        return
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
     create(place, definition, statement.mode, rows, requires_entry=True, notes=notes, file_options=file_options)
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.scan.time_travel import expression_ms
-from deltamerge.spark.catalog import delta_location
+from deltamerge.spark.catalog import catalog_entry, delta_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.statements.ast import TableName, TimeTravel
@@ -42,6 +42,16 @@ class Tables:
         if location is None:
             return None
         return DeltaTable(open_table(self.spark, location, self.options, ".".join(parts)))
+
+    def is_of_another_provider(self, parts: Sequence[str]) -> bool:
+        """Return whether a name is one of a table of another provider or catalog, or of a view."""
+        entry = catalog_entry(self.spark, parts)
+        return entry is not None and entry.provider != "delta"
+
+    def has_other_table(self, name: TableName) -> bool:
+        """Return whether the session's catalog has a table of another provider under a name."""
+        entry = None if name.path is not None else catalog_entry(self.spark, name.parts)
+        return entry is not None and entry.provider not in ("", "delta")
 
     def find(self, name: TableName) -> DeltaTable | None:
         """Open the table that a statement names, None where it is no Delta table."""

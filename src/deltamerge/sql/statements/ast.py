@@ -99,11 +99,12 @@ class UpdateRows:
 
 @dataclass(frozen=True)
 class InsertRows:
-    """``INSERT INTO`` or ``INSERT OVERWRITE``.
+    """``INSERT [WITH SCHEMA EVOLUTION] INTO`` or ``OVERWRITE``.
 
     Args:
         columns: The columns that are named; none where the query's are the table's, in their order.
         partition: Partition columns with their values as SQL, None for a dynamic one.
+        if_not_exists: Whether partitions that are there are to stay, which Delta tables do not support.
     """
 
     table: TableName
@@ -113,13 +114,20 @@ class InsertRows:
     by_name: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
     replace_where: str | None = None
+    schema_evolution: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
 class TruncateTable:
-    """``TRUNCATE TABLE table``."""
+    """``TRUNCATE TABLE table [PARTITION (…)]``.
+
+    Args:
+        of_partition: Whether a partition is named, which Delta tables do not support.
+    """
 
     table: TableName
+    of_partition: bool = False
 
 
 @dataclass(frozen=True)
@@ -252,6 +260,32 @@ class CreateTable:
     comment: str | None = None
     location: str | None = None
     query: str | None = None
+
+
+@dataclass(frozen=True)
+class CreateOfDefaultSource:
+    """CREATE TABLE or REPLACE TABLE without USING: of a Delta table only where the session's default source is delta.
+
+    Nothing after the name is read yet, since other sources take more than Delta; see `read_as_delta`.
+    """
+
+    table: TableName
+
+
+@dataclass(frozen=True)
+class CreateTableLike:
+    """``CREATE TABLE [IF NOT EXISTS] table LIKE source [USING delta]``.
+
+    Args:
+        uses_delta: Whether Delta is named; where it is not, the new table has the source's provider.
+    """
+
+    table: TableName
+    mode: CreateMode
+    source: TableName
+    uses_delta: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    location: str | None = None
 
 
 @dataclass(frozen=True)
@@ -406,6 +440,8 @@ Statement: TypeAlias = (
     | Convert
     | Generate
     | CreateTable
+    | CreateOfDefaultSource
+    | CreateTableLike
     | CloneTable
     | CreateTempView
     | DropTable

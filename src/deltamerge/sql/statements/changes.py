@@ -40,23 +40,27 @@ def read_update(cursor: Cursor) -> UpdateRows:
 def read_truncate(cursor: Cursor) -> TruncateTable:
     cursor.expect("TRUNCATE", "TRUNCATE", "TABLE")
     table = read_table(cursor, "TRUNCATE TABLE")
-    if cursor.peek() == "PARTITION":
-        hint = "Delete the rows of a partition: DELETE FROM table WHERE …."
-        cursor.fail("TRUNCATE TABLE", ["the end of the statement"], hint)
+    of_partition = cursor.peek() == "PARTITION"
+    if of_partition:
+        _read_partition(cursor, "TRUNCATE TABLE")
     read_end(cursor, "TRUNCATE TABLE")
-    return TruncateTable(table)
+    return TruncateTable(table, of_partition)
 
 
 def read_insert(cursor: Cursor) -> InsertRows:
     cursor.expect("INSERT", "INSERT")
+    evolves = cursor.accept("WITH")
+    if evolves:
+        cursor.expect("INSERT WITH SCHEMA EVOLUTION", "SCHEMA", "EVOLUTION")
     overwrites = cursor.expect_one("INSERT", "INTO", "OVERWRITE") == "OVERWRITE"
     where = "INSERT OVERWRITE" if overwrites else "INSERT INTO"
     if cursor.peek() == "TABLE" and cursor.peek(1) not in (".", *_QUERIES, "("):
         cursor.index += 1
     table = read_table(cursor, where)
     partition = _read_partition(cursor, where) if cursor.peek() == "PARTITION" else ()
-    if cursor.peek() == "IF":
-        cursor.fail(where, ["a query"], "IF NOT EXISTS is not supported for partitions: check for their rows first.")
+    if_not_exists = cursor.accept("IF")
+    if if_not_exists:
+        cursor.expect(where, "NOT", "EXISTS")
     columns: tuple[NameParts, ...] = ()
     by_name = False
     if cursor.peek() == "(" and cursor.behind_brackets() in (*_QUERIES, "("):
@@ -69,7 +73,9 @@ def read_insert(cursor: Cursor) -> InsertRows:
         cursor.index += 2
         replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES).text
     query = read_rest(cursor, where)
-    return InsertRows(table, overwrites, query, columns, by_name, partition, replace_where)
+    return InsertRows(
+        table, overwrites, query, columns, by_name, partition, replace_where, evolves, if_not_exists=if_not_exists
+    )
 
 
 def _read_partition(cursor: Cursor, where: str) -> tuple[tuple[str, str | None], ...]:

@@ -19,6 +19,7 @@ from deltamerge.sql.statements.parts import (
 from deltamerge.sql.tokens import parse_error
 
 _WHERE = "CREATE TABLE"
+_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
 
 
 def read_create(cursor: Cursor) -> ast.Statement | None:
@@ -29,9 +30,20 @@ def read_create(cursor: Cursor) -> ast.Statement | None:
     table = read_table(cursor, _WHERE)
     if cursor.peek() in ("SHALLOW", "DEEP") and cursor.peek(1) == "CLONE":
         return _read_clone(cursor, table, mode)
-    if table.path is None and not _uses_delta(cursor):
-        return None
-    return _read_definition(cursor, ast.CreateTable(table, mode))
+    if cursor.peek() == "LIKE":
+        return _read_like(cursor, table, mode)
+    source = "delta" if table.path is not None else _source(cursor)
+    if source is None:
+        return ast.CreateOfDefaultSource(table)
+    return _read_definition(cursor, ast.CreateTable(table, mode)) if source == "delta" else None
+
+
+def read_as_delta(sql: str) -> ast.CreateTable:
+    """Read a statement that names no source as one that makes a Delta table."""
+    cursor = Cursor(sql)
+    mode = _read_mode(cursor)
+    assert mode is not None
+    return _read_definition(cursor, ast.CreateTable(read_table(cursor, _WHERE), mode))
 
 
 def _read_mode(cursor: Cursor) -> ast.CreateMode | None:
@@ -44,15 +56,19 @@ def _read_mode(cursor: Cursor) -> ast.CreateMode | None:
     return "create_if_not_exists" if cursor.accept("IF", "NOT", "EXISTS") else "create"
 
 
-def _uses_delta(cursor: Cursor) -> bool:
-    """Return whether USING DELTA comes before a query does."""
+def _source(cursor: Cursor) -> str | None:
+    """Return the source that is named before a query begins, ``hive`` where its formats are; None where none is."""
     base = cursor.tokens[cursor.index].depth if cursor.token is not None else 0
     for ahead, token in enumerate(cursor.tokens[cursor.index :]):
-        if token.depth == base and token.upper == "AS":
-            return False
-        if token.depth == base and token.upper == "USING":
-            return cursor.peek(ahead + 1).strip("`").upper() == "DELTA"
-    return False
+        if token.depth != base:
+            continue
+        if token.upper in ("AS", *_QUERIES):
+            return None
+        if token.upper == "USING":
+            return cursor.peek(ahead + 1).strip("`").lower()
+        if token.upper in ("STORED", "ROW"):
+            return "hive"
+    return None
 
 
 def _read_definition(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
@@ -60,7 +76,7 @@ def _read_definition(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
         table = _read_columns(cursor, table)
     while (changed := _read_clause(cursor, table)) is not None:
         table = changed
-    if cursor.accept("AS") or cursor.peek() in ("SELECT", "WITH", "VALUES", "TABLE", "FROM"):
+    if cursor.accept("AS") or cursor.peek() in _QUERIES:
         return replace(table, query=read_rest(cursor, f"{_WHERE} AS"))
     read_end(cursor, _WHERE)
     return table
@@ -160,6 +176,24 @@ def _read_clone(cursor: Cursor, table: ast.TableName, mode: ast.CreateMode) -> a
     location = read_string(cursor, f"{where} LOCATION", "a path") if cursor.accept("LOCATION") else None
     read_end(cursor, where)
     return ast.CloneTable(table, mode, source, at, properties, location)
+
+
+def _read_like(cursor: Cursor, table: ast.TableName, mode: ast.CreateMode) -> ast.CreateTableLike | None:
+    """Read a table that is like another; None where it has another format, or where Spark's parser refuses it."""
+    where = f"{_WHERE} LIKE"
+    cursor.expect(where, "LIKE")
+    like = ast.CreateTableLike(table, mode, read_table(cursor, where))
+    while cursor.token is not None and cursor.peek() != ";":
+        if cursor.accept("USING", "DELTA") or cursor.accept("USING", "`DELTA`"):
+            like = replace(like, uses_delta=True)
+        elif cursor.accept("TBLPROPERTIES"):
+            like = replace(like, properties=read_properties(cursor, f"{where} TBLPROPERTIES"))
+        elif cursor.accept("LOCATION"):
+            like = replace(like, location=read_string(cursor, f"{where} LOCATION", "a path"))
+        else:
+            return None
+    read_end(cursor, where)
+    return like if mode in ("create", "create_if_not_exists") else None
 
 
 def _read_view(cursor: Cursor) -> ast.CreateTempView | None:
