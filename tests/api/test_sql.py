@@ -353,3 +353,25 @@ def test_a_replacement_with_rows_keeps_deletion_vectors(
     found = DeltaTable.forPath(spark, str(tmp_path / "t"))
     assert found.detail().collect()[0]["properties"] == {"delta.enableDeletionVectors": kept}
     assert [row.id for row in found.toDF().collect()] == [2]
+
+
+def test_columns_are_qualified_by_database_and_table(spark: SparkSession, run: Run) -> None:
+    run("CREATE DATABASE IF NOT EXISTS sql_one")
+    run("CREATE DATABASE IF NOT EXISTS sql_two")
+    try:
+        run("CREATE TABLE sql_one.t USING delta AS SELECT id, 'a' AS v FROM range(3)")
+        run("CREATE TABLE sql_two.t USING delta AS SELECT id, 'b' AS v FROM range(2)")
+        run("CREATE TABLE sql_one.u USING delta AS SELECT 1L AS id")
+        joined = "SELECT sql_one.t.id, SQL_ONE.u.* FROM sql_one.t JOIN sql_one.u ON sql_one.t.id = sql_one.u.id"
+        assert run(joined) == [(1, 1)]
+        assert run("SELECT spark_catalog.sql_one.u.id, u.id FROM sql_one.u") == [(1, 1)]
+        same = "SELECT sql_one.t.v, sql_two.t.v FROM sql_one.t JOIN sql_two.t ON sql_one.t.id = sql_two.t.id"
+        assert run(same) == [("a", "b"), ("a", "b")]
+        without = "SELECT t.id FROM sql_one.t WHERE NOT EXISTS (SELECT 1 FROM sql_two.t WHERE t.id = sql_one.t.id)"
+        assert run(without) == [(2,)]
+        assert len(run("SELECT t.v FROM sql_one.t UNION ALL SELECT sql_two.t.v FROM sql_two.t")) == 5
+    finally:
+        for name in ("sql_one.t", "sql_two.t", "sql_one.u"):
+            run(f"DROP TABLE IF EXISTS {name}")
+        run("DROP DATABASE sql_one")
+        run("DROP DATABASE sql_two")

@@ -101,6 +101,12 @@ def qualified(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(parts) if len(parts) > 1 else (str(spark.catalog.currentDatabase()), *parts)
 
 
+def whole_name(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
+    """Return a name with its database and catalog."""
+    named = qualified(spark, parts)
+    return named if len(named) > 2 else (_SESSION_CATALOG, *named)
+
+
 def record_table(
     spark: SparkSession, parts: Sequence[str], schema: StructType, location: str | None, comment: str | None
 ) -> bool:

@@ -25,7 +25,7 @@ from deltamerge.sql.tokens import (
 _AFTER_FROM = words(
     "WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT MINUS WINDOW CLUSTER DISTRIBUTE SORT QUALIFY OFFSET SELECT"
 )
-_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
+QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
 # Words before a relation's name in a list of relations.
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "("})
 
@@ -40,8 +40,7 @@ class TableReference:
         path_or_name: The path without ``@v…``, or the name as the caller passed it.
         version: The version that is asked for, by ``@v3`` or VERSION AS OF.
         timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
-        needs_alias: Whether the reference has no alias of its own, so that columns may be qualified by its name;
-            ``TABLE t`` takes none.
+        alias_at: Where an alias goes, None where the reference has one of its own; ``TABLE t`` takes none.
     """
 
     span: Span
@@ -49,7 +48,7 @@ class TableReference:
     path_or_name: str
     version: int | None
     timestamp: str | None
-    needs_alias: bool
+    alias_at: int | None
 
 
 def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableReference, ...]:
@@ -65,34 +64,34 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
             version is no whole number.
     """
     tokens = tokenize(sql)
-    wanted = {_folded(token.name for token in tokenize(name)[::2]): name for name in names}
+    wanted = {folded(token.name for token in tokenize(name)[::2]): name for name in names}
     found: list[TableReference] = []
-    for start, end, is_cte in _relations(tokens):
+    for start, end, is_cte in relations(tokens):
         parts = tuple(token.name for token in tokens[start:end:2])
         if len(parts) == 2 and parts[0].lower() == "delta" and tokens[end - 1].kind is Kind.QUOTED:
             found.append(_reference(sql, tokens, start, end, "path", parts[1]))
             continue
-        folded = _folded(parts)
-        if folded in wanted and not is_cte:
-            found.append(_reference(sql, tokens, start, end, "name", wanted[folded]))
+        name = wanted.get(folded(parts))
+        if name is not None and not is_cte:
+            found.append(_reference(sql, tokens, start, end, "name", name))
     return tuple(found)
 
 
 def relation_names(sql: str) -> tuple[tuple[str, ...], ...]:
     """Return the names of the tables and views that a query reads, without its CTEs, each once, in lower case."""
     tokens = tokenize(sql)
-    names = (tokens[start:end:2] for start, end, is_cte in _relations(tokens) if not is_cte)
-    return tuple(dict.fromkeys(_folded(token.name for token in name) for name in names))
+    names = (tokens[start:end:2] for start, end, is_cte in relations(tokens) if not is_cte)
+    return tuple(dict.fromkeys(folded(token.name for token in name) for name in names))
 
 
-def _relations(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int, bool]]:
+def relations(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int, bool]]:
     """Yield where each name of a relation begins and ends, and whether it is a CTE's; function calls are none."""
     hidden = _cte_scopes(tokens)
     for start in _relation_places(tokens):
         end = name_end(tokens, start)
         if end == len(tokens) or tokens[end].text != "(":
-            folded = _folded(token.name for token in tokens[start:end:2])
-            yield start, end, any(folded == (name,) and first <= start < last for name, first, last in hidden)
+            parts = folded(token.name for token in tokens[start:end:2])
+            yield start, end, any(parts == (name,) and first <= start < last for name, first, last in hidden)
 
 
 def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:
@@ -105,33 +104,7 @@ def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:
     return "".join(pieces) + sql[position:]
 
 
-def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str) -> str:
-    """Replace a table's name before columns by an alias, which is SQL: ``db.tbl.id`` becomes ``t.id``.
-
-    Of a name of several parts, such as ``("db", "tbl")``, the last ones are a qualifier as well: ``tbl.id``.
-    """
-    tokens = tokenize(sql)
-    folded = _folded(qualifier)
-    replacements: dict[Span, str] = {}
-    index = 0
-    while index < len(tokens):
-        if not tokens[index].is_identifier or (index and tokens[index - 1].text in (".", "::", ":")):
-            index += 1
-            continue
-        end = name_end(tokens, index)
-        parts = _folded(token.name for token in tokens[index:end:2])
-        star = end + 1 < len(tokens) and tokens[end].text == "." and tokens[end + 1].text == "*"
-        call = end < len(tokens) and tokens[end].text == "("
-        longest = len(parts) if star else len(parts) - 1
-        for length in range(min(longest, len(qualifier)), 0, -1):
-            if not call and parts[:length] == folded[-length:]:
-                replacements[slice_of(tokens[index : index + 2 * length - 1])] = alias
-                break
-        index = end
-    return replace_references(sql, replacements)
-
-
-def _folded(parts: Iterable[str]) -> tuple[str, ...]:
+def folded(parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(part.lower() for part in parts)
 
 
@@ -155,8 +128,8 @@ def _reference(
         else:
             raise parse_error(sql, tokens[ahead].span, "TIMESTAMP AS OF: expected a timestamp")
     span = slice_of(tokens[start:end])
-    needs_alias = not _is_table_query(tokens, start) and not _has_alias(tokens, end)
-    return TableReference(span, kind, name, version, timestamp, needs_alias)
+    takes_alias = not _is_table_query(tokens, start) and not has_alias(tokens, end)
+    return TableReference(span, kind, name, version, timestamp, span.end if takes_alias else None)
 
 
 def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
@@ -182,11 +155,11 @@ _NO_ALIAS = _AFTER_FROM | words(
 )
 
 
-def _has_alias(tokens: tuple[Token, ...], end: int) -> bool:
+def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
     if end >= len(tokens):
         return False
     if tokens[end].upper == "TABLESAMPLE" and end + 1 < len(tokens) and tokens[end + 1].text == "(":
-        return _has_alias(tokens, closing(tokens, end + 1) + 1)
+        return has_alias(tokens, closing(tokens, end + 1) + 1)
     return tokens[end].upper == "AS" or (tokens[end].is_identifier and tokens[end].upper not in _NO_ALIAS)
 
 
@@ -214,7 +187,7 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
         expected = lists[-1] and before in _BEFORE_RELATION
         if token.kind is Kind.SYMBOL:
             if token.text in ("(", "[", "{"):
-                query = _holds_query(tokens, index)
+                query = holds_query(tokens, index)
                 queries.append(query or expected)
                 lists.append(expected and not query)
             elif token.text in (")", "]", "}"):
@@ -233,11 +206,11 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
     return places
 
 
-def _holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
+def holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
     index = bracket
     while index < len(tokens) and tokens[index].text == "(":
         index += 1
-    return index < len(tokens) and tokens[index].upper in _QUERY_WORDS
+    return index < len(tokens) and tokens[index].upper in QUERY_WORDS
 
 
 def _is_table_query(tokens: tuple[Token, ...], start: int) -> bool:
@@ -292,7 +265,7 @@ def _begins_ctes(tokens: tuple[Token, ...], index: int) -> bool:
     after = name + 1
     if after >= len(tokens) or not tokens[name].is_identifier:
         return False
-    if tokens[after].text == "(" and not _holds_query(tokens, after):
+    if tokens[after].text == "(" and not holds_query(tokens, after):
         after = closing(tokens, after) + 1
     following = [token.upper for token in tokens[after : after + 2]]
     return following[:1] in (["("], ["MAX"]) or following == ["AS", "("]

@@ -9,8 +9,10 @@ from pyspark.sql import DataFrame
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.spark.catalog import whole_name
+from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.parameters import bind_parameters
+from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
     TableReference,
     find_table_references,
@@ -36,8 +38,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None) -> DataFrame:  # noq
     if not frames:
         return tables.spark.sql(sql, args) if args is not None else tables.spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
-    marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
-    marked = replace_references(sql, marks).replace("{", "{{").replace("}", "}}")
+    marks = {r.span: f"\x00{name}\x01" for r, name in zip(references, frames, strict=True)}
+    aliases = alias_replacements(sql, references, {name: whole_name(tables.spark, parse_name(name)) for name in named})
+    marked = replace_references(sql, {**marks, **aliases}).replace("{", "{{").replace("}", "}}")
     return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames)
 
 
@@ -63,12 +66,6 @@ def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
         if table is not None:
             found[quote_name(parts)] = table
     return found
-
-
-def _alias(reference: TableReference) -> str:
-    if reference.kind == "name" and reference.needs_alias:
-        return f" AS {quote(parse_name(reference.path_or_name)[-1])}"
-    return ""
 
 
 def _frame(tables: Tables, reference: TableReference, named: dict[str, DeltaTable]) -> DataFrame:
