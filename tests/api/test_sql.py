@@ -369,6 +369,8 @@ def test_columns_are_qualified_by_database_and_table(spark: SparkSession, run: R
         assert run(same) == [("a", "b"), ("a", "b")]
         without = "SELECT t.id FROM sql_one.t WHERE NOT EXISTS (SELECT 1 FROM sql_two.t WHERE t.id = sql_one.t.id)"
         assert run(without) == [(2,)]
+        assert run("SELECT t.id FROM sql_one.t TABLESAMPLE (100 PERCENT) WHERE sql_one.t.id = 2") == [(2,)]
+        assert run("SELECT u.id FROM sql_one.u WITH (`a` = 1) TABLESAMPLE (2 ROWS)") == [(1,)]
         assert len(run("SELECT t.v FROM sql_one.t UNION ALL SELECT sql_two.t.v FROM sql_two.t")) == 5
     finally:
         for name in ("sql_one.t", "sql_two.t", "sql_one.u"):

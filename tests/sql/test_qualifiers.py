@@ -29,6 +29,15 @@ def aliased(text: str, *names: str) -> str:
         ("SELECT 1 FROM db.a, db.a.parts", "SELECT 1 FROM db.a AS `a`, db.a.parts"),
         ("TABLE db.a", "TABLE db.a"),
         (
+            "SELECT db.a.id FROM db.a VERSION AS OF 1 TABLESAMPLE (5 ROWS) WHERE true",
+            "SELECT `a`.id FROM db.a VERSION AS OF 1 TABLESAMPLE (5 ROWS) AS `a` WHERE true",
+        ),
+        (
+            "SELECT * FROM t WITH (`x` = 1) TABLESAMPLE SYSTEM (5 PERCENT) REPEATABLE (3), y",
+            "SELECT * FROM t WITH (`x` = 1) TABLESAMPLE SYSTEM (5 PERCENT) REPEATABLE (3) AS `t`, y",
+        ),
+        ("SELECT * FROM t WITH ('x' = 1) o", "SELECT * FROM t WITH ('x' = 1) o"),
+        (
             "SELECT db.a.id FROM x WHERE EXISTS (SELECT 1 FROM db.a)",
             "SELECT db.a.id FROM x WHERE EXISTS (SELECT 1 FROM db.a AS `a`)",
         ),

@@ -145,6 +145,8 @@ def test_names_of_several_parts() -> None:
         (" VERSION AS OF 1 o", False),
         (" TABLESAMPLE (5 ROWS) o", False),
         (" TABLESAMPLE (5 ROWS)", True),
+        (" TABLESAMPLE (5 ROWS) REPEATABLE (1) o", False),
+        (" WITH (a = 1)", True),
     ],
 )
 def test_aliases_are_noticed(tail: str, takes_alias: bool) -> None:

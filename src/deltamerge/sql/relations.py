@@ -129,7 +129,8 @@ def _reference(
             raise parse_error(sql, tokens[ahead].span, "TIMESTAMP AS OF: expected a timestamp")
     span = slice_of(tokens[start:end])
     takes_alias = not _is_table_query(tokens, start) and not has_alias(tokens, end)
-    return TableReference(span, kind, name, version, timestamp, span.end if takes_alias else None)
+    alias_at = tokens[_alias_place(tokens, end) - 1].span.end if takes_alias else None
+    return TableReference(span, kind, name, version, timestamp, alias_at)
 
 
 def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
@@ -156,11 +157,27 @@ _NO_ALIAS = _AFTER_FROM | words(
 
 
 def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
-    if end >= len(tokens):
+    """Return whether a relation whose name and time travel end here has an alias."""
+    place = _alias_place(tokens, end)
+    if place >= len(tokens):
         return False
-    if tokens[end].upper == "TABLESAMPLE" and end + 1 < len(tokens) and tokens[end + 1].text == "(":
-        return has_alias(tokens, closing(tokens, end + 1) + 1)
-    return tokens[end].upper == "AS" or (tokens[end].is_identifier and tokens[end].upper not in _NO_ALIAS)
+    return tokens[place].upper == "AS" or (tokens[place].is_identifier and tokens[place].upper not in _NO_ALIAS)
+
+
+def _alias_place(tokens: tuple[Token, ...], end: int) -> int:
+    """Return where a relation's alias goes: after ``WITH (…)`` and ``TABLESAMPLE (…) REPEATABLE (…)``."""
+    for before in (
+        ("WITH",),
+        ("TABLESAMPLE",),
+        ("TABLESAMPLE", "SYSTEM"),
+        ("TABLESAMPLE", "BERNOULLI"),
+        ("REPEATABLE",),
+    ):
+        bracket = end + len(before)
+        found = tuple(token.upper for token in tokens[end : bracket + 1])
+        if found == (*before, "("):
+            end = closing(tokens, bracket) + 1
+    return end
 
 
 def at_suffix(path: str) -> tuple[str, int | None, str | None]:
