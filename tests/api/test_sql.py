@@ -15,6 +15,7 @@ from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaParseException,
     DeltaRuntimeException,
+    DeltaTableException,
     InvariantViolationException,
 )
 
@@ -377,3 +378,28 @@ def test_columns_are_qualified_by_database_and_table(spark: SparkSession, run: R
             run(f"DROP TABLE IF EXISTS {name}")
         run("DROP DATABASE sql_one")
         run("DROP DATABASE sql_two")
+
+
+def test_change_feeds_are_read_in_from(tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE sql_feed (id BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    try:
+        run("INSERT INTO sql_feed VALUES (1), (2)")
+        run("DELETE FROM sql_feed WHERE id = 1")
+        kinds = "SELECT id, _change_type, _commit_version FROM"
+        assert run(f"{kinds} table_changes('default.sql_feed', 2)") == [(1, "delete", 2)]
+        assert len(run(f"{kinds} table_changes('sql_feed', 0, 1) AS c WHERE c.id > 0")) == 2
+        assert len(run(f"{kinds} table_changes(:t, :v)", {"t": "sql_feed", "v": 0})) == 3
+        assert len(run(f"{kinds} table_changes('sql_feed', '2024-01-01')")) == 3
+        assert len(run(f"{kinds} table_changes('sql_feed', current_timestamp() - INTERVAL 1 DAY, 1)")) == 2
+        location = run("DESCRIBE DETAIL sql_feed")[0][4].removeprefix("file:")
+        assert len(run(f"{kinds} table_changes_by_path('{location}', 0L + 1, 1)")) == 2
+        with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_EXPRESSION"):
+            run(f"{kinds} table_changes('sql_feed', 1.5)")
+        with pytest.raises(DeltaTableException, match="DELTA_TABLE_NOT_FOUND"):
+            run(f"{kinds} table_changes('sql_missing', 1)")
+        run("CREATE TABLE @t USING delta AS SELECT 1L AS id")
+        merge = "ON t.id = s.id WHEN MATCHED AND s._change_type = 'delete' THEN DELETE"
+        run(f"MERGE INTO @t AS t USING table_changes('sql_feed', 2) s {merge}")
+        assert run("SELECT * FROM @t") == []
+    finally:
+        run("DROP TABLE sql_feed")

@@ -123,6 +123,41 @@ def test_ctes_hide_tables(text: str, count: int) -> None:
     assert len(found(text, "orders")) == count
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM table_changes('db.t', 0, 5) c", ("table_changes('db.t', 0, 5)", "name", "db.t", ("0", "5"))),
+        (
+            "SELECT * FROM x JOIN TABLE_CHANGES_BY_PATH('/p', now() - INTERVAL 1 DAY)",
+            ("TABLE_CHANGES_BY_PATH('/p', now() - INTERVAL 1 DAY)", "path", "/p", ("now() - INTERVAL 1 DAY",)),
+        ),
+        ("SELECT * FROM table_changes('t', f(1, 2))", ("table_changes('t', f(1, 2))", "name", "t", ("f(1, 2)",))),
+    ],
+)
+def test_change_feeds(text: str, expected: tuple[str, str, str, tuple[str, ...]]) -> None:
+    (one,) = find_table_references(text)
+    assert (one.span.of(text), one.kind, one.path_or_name, one.boundaries) == expected
+    assert one.alias_at is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("SELECT table_changes('t', 0) FROM orders", 1),
+        ("SELECT * FROM table_changes, orders", 1),
+        ("SELECT * FROM orders, table_changes('t', 0), table_changes('u', 0)", 3),
+    ],
+)
+def test_only_calls_in_from_are_change_feeds(text: str, count: int) -> None:
+    assert len(found(text, "orders")) == count
+
+
+@pytest.mark.parametrize("arguments", ["", "'t'", "'t', 1, 2, 3", "t, 1", "1, 1", "'t', "])
+def test_arguments_of_a_change_feed_that_are_refused(arguments: str) -> None:
+    with pytest.raises(DeltaParseException, match="arguments of table_changes are"):
+        found(f"SELECT * FROM table_changes({arguments})")
+
+
 def test_names_of_several_parts() -> None:
     text = "SELECT * FROM db.orders o JOIN `db`.`or ders`"
     assert [r.path_or_name for r in find_table_references(text, ["db.orders", "db.`or ders`"])] == [
@@ -175,6 +210,9 @@ def test_a_version_that_is_no_whole_number_is_refused(value: str) -> None:
         ("SELECT * FROM t TIMESTAMP AS OF date_sub(?, 1) x", True),
         ("SELECT :v AS of, x FROM t VERSION AS OF 1 WHERE a > :v", False),
         ("SELECT ? AS of", False),
+        ("SELECT * FROM table_changes(:t, 0)", True),
+        ("SELECT * FROM x JOIN table_changes('t', ?)", True),
+        ("SELECT * FROM range(:n)", False),
     ],
 )
 def test_parameters_of_time_travel_are_noticed(text: str, expected: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from deltamerge.sql.caret import Span
@@ -28,6 +29,8 @@ _AFTER_FROM = words(
 QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
 # Words before a relation's name in a list of relations.
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "("})
+# Delta's functions in FROM, by what their first argument is (DeltaTableValueFunctions).
+_CHANGE_FEEDS: Mapping[str, Literal["path", "name"]] = {"table_changes": "name", "table_changes_by_path": "path"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class TableReference:
         path_or_name: The path without ``@v…``, or the name as the caller passed it.
         version: The version that is asked for, by ``@v3`` or VERSION AS OF.
         timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
+        boundaries: Of the table's change feed the first version or timestamp and perhaps the last, as SQL; None for the
+            table itself.
         alias_at: Where an alias goes, None where the reference has one of its own; ``TABLE t`` takes none.
     """
 
@@ -48,11 +53,12 @@ class TableReference:
     path_or_name: str
     version: int | None
     timestamp: str | None
-    alias_at: int | None
+    alias_at: int | None = None
+    boundaries: tuple[str, ...] | None = None
 
 
 def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableReference, ...]:
-    """Return where a query reads Delta tables by path or by one of `names`.
+    """Return where a query reads Delta tables by path or by one of `names`, or the change feed of any.
 
     Args:
         sql: A query, ``WITH …`` without its query, or a relation as FROM takes it after ``SELECT * FROM``.
@@ -65,7 +71,7 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
     """
     tokens = tokenize(sql)
     wanted = {folded(token.name for token in tokenize(name)[::2]): name for name in names}
-    found: list[TableReference] = []
+    found = [_change_feed(sql, tokens, start, bracket) for start, bracket in _change_feeds(tokens)]
     for start, end, is_cte in relations(tokens):
         parts = tuple(token.name for token in tokens[start:end:2])
         if len(parts) == 2 and parts[0].lower() == "delta" and tokens[end - 1].kind is Kind.QUOTED:
@@ -74,7 +80,34 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
         name = wanted.get(folded(parts))
         if name is not None and not is_cte:
             found.append(_reference(sql, tokens, start, end, "name", name))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda reference: reference.span.start))
+
+
+def _change_feeds(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    """Yield where calls of the functions for change feeds begin, and their brackets."""
+    for start in _relation_places(tokens):
+        end = name_end(tokens, start)
+        is_call = end == start + 1 and end < len(tokens) and tokens[end].text == "("
+        if is_call and tokens[start].name.lower() in _CHANGE_FEEDS:
+            yield start, end
+
+
+def _change_feed(sql: str, tokens: tuple[Token, ...], start: int, bracket: int) -> TableReference:
+    function = tokens[start].name.lower()
+    end = closing(tokens, bracket)
+    commas = [i for i in range(bracket, end) if tokens[i].text == "," and tokens[i].depth == tokens[bracket].depth + 1]
+    edges = [bracket, *commas, end]
+    arguments = [tokens[before + 1 : after] for before, after in pairwise(edges)]
+    if len(arguments) not in (2, 3) or not all(arguments) or [a.kind for a in arguments[0]] != [Kind.STRING]:
+        raise parse_error(
+            sql,
+            slice_of(tokens[start : end + 1]),
+            f"the arguments of {function} are a table in quotes, the first version or timestamp, and perhaps the last",
+            error_class="INCORRECT_NUMBER_OF_ARGUMENTS" if len(arguments) not in (2, 3) else "PARSE_SYNTAX_ERROR",
+        )
+    boundaries = tuple(slice_of(argument).of(sql) for argument in arguments[1:])
+    span, name = slice_of(tokens[start : end + 1]), string_value(arguments[0][0].text)
+    return TableReference(span, _CHANGE_FEEDS[function], name, None, None, boundaries=boundaries)
 
 
 def relation_names(sql: str) -> tuple[tuple[str, ...], ...]:
@@ -145,10 +178,12 @@ def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
 
 
 def travels_by_parameter(sql: str) -> bool:
-    """Return whether a parameter, ``:name`` or ``?``, is in the value of a time travel."""
+    """Return whether a parameter, ``:name`` or ``?``, is in the value of a time travel or in a change feed's call."""
     tokens = tokenize(sql)
-    values = (i + 1 for i in range(2, len(tokens)) if [t.upper for t in tokens[i - 1 : i + 1]] == ["AS", "OF"])
-    return any(token.text in (":", "?") for start in values for token in tokens[start : skip_value(tokens, start)])
+    starts = (i + 1 for i in range(2, len(tokens)) if [t.upper for t in tokens[i - 1 : i + 1]] == ["AS", "OF"])
+    values = [tokens[start : skip_value(tokens, start)] for start in starts]
+    values += [tokens[bracket : closing(tokens, bracket)] for _, bracket in _change_feeds(tokens)]
+    return any(token.text in (":", "?") for value in values for token in value)
 
 
 _NO_ALIAS = _AFTER_FROM | words(

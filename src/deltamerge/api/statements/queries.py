@@ -20,7 +20,7 @@ from deltamerge.sql.relations import (
     replace_references,
     travels_by_parameter,
 )
-from deltamerge.sql.statements.ast import TimeTravel
+from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.sql.tokens import tokenize
 
 
@@ -69,7 +69,10 @@ def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
 
 
 def _frame(tables: Tables, reference: TableReference, named: dict[str, DeltaTable]) -> DataFrame:
-    of_path = reference.kind == "path"
-    table = tables.at(reference.path_or_name) if of_path else named[reference.path_or_name]
+    name = reference.path_or_name
+    if reference.boundaries is not None:
+        table = tables.at(name) if reference.kind == "path" else tables.open(TableName.of(parse_name(name)))
+        return tables.changes(table, reference.boundaries)
+    table = tables.at(name) if reference.kind == "path" else named[name]
     is_latest = reference.version is None and reference.timestamp is None
     return tables.version(table, None if is_latest else TimeTravel(reference.version, reference.timestamp))
