@@ -403,3 +403,25 @@ def test_change_feeds_are_read_in_from(tmp_path: Path, run: Run) -> None:
         assert run("SELECT * FROM @t") == []
     finally:
         run("DROP TABLE sql_feed")
+
+
+def test_views_name_their_columns_and_are_global(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT 1L AS id, 'x' AS v")
+    try:
+        run("CREATE GLOBAL TEMP VIEW sql_global AS SELECT id FROM @t")
+        assert run("SELECT * FROM global_temp.sql_global") == [(1,)]
+        run("CREATE OR REPLACE GLOBAL TEMPORARY VIEW sql_global (w COMMENT 'c') AS SELECT v FROM @t")
+        assert run("SELECT w FROM global_temp.sql_global") == [("x",)]
+        assert run("DESCRIBE global_temp.sql_global") == [("w", "string", "c")]
+        run("CREATE TEMP VIEW sql_named (a, `b.c` COMMENT 'd') AS SELECT * FROM @t")
+        assert run("SELECT a, `b.c` FROM sql_named") == [(1, "x")]
+        assert run("DESCRIBE sql_named") == [("a", "bigint", None), ("b.c", "string", "d")]
+        for columns, count in (("a", "TOO_MANY"), ("a, b, c", "NOT_ENOUGH")):
+            with pytest.raises(DeltaAnalysisException, match=f"CREATE_VIEW_COLUMN_ARITY_MISMATCH.{count}_DATA_COLUMNS"):
+                run(f"CREATE OR REPLACE TEMP VIEW sql_named ({columns}) AS SELECT * FROM @t")
+        with pytest.raises(DeltaAnalysisException, match=r"COLUMN_ALREADY_EXISTS.* `A`"):
+            run("CREATE OR REPLACE TEMP VIEW sql_named (a, A) AS SELECT * FROM @t")
+        assert run("SELECT a FROM sql_named") == [(1,)]
+    finally:
+        spark.catalog.dropGlobalTempView("sql_global")
+        spark.catalog.dropTempView("sql_named")
