@@ -425,3 +425,23 @@ def test_views_name_their_columns_and_are_global(spark: SparkSession, run: Run) 
     finally:
         spark.catalog.dropGlobalTempView("sql_global")
         spark.catalog.dropTempView("sql_named")
+
+
+def test_a_temporary_view_is_not_changed(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT 1L AS id")
+    run("CREATE OR REPLACE TEMP VIEW sql_target AS SELECT * FROM @t")
+    run("CREATE OR REPLACE GLOBAL TEMP VIEW sql_target AS SELECT * FROM @t")
+    try:
+        for view in ("sql_target", "global_temp.sql_target"):
+            for statement in (
+                f"MERGE INTO {view} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+                f"UPDATE {view} SET id = 2",
+                f"DELETE FROM {view} WHERE id = 1",
+            ):
+                with pytest.raises(DeltaAnalysisException, match=f"{view} is a temporary view") as error:
+                    run(statement)
+                assert error.value.getErrorClass() == "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE"
+        assert run("SELECT * FROM sql_target") == [(1,)]
+    finally:
+        spark.catalog.dropTempView("sql_target")
+        spark.catalog.dropGlobalTempView("sql_target")

@@ -14,7 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import as_datetime
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark import columns as F
-from deltamerge.spark.catalog import delta_location
+from deltamerge.spark.catalog import delta_location, refuse_temporary_view
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.statements.ast import TableName, TimeTravel
@@ -54,7 +54,11 @@ class Tables:
 
     def open(self, name: TableName) -> DeltaTable:
         """Open the Delta table that a statement names."""
-        return self.find(name) or DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
+        found = self.find(name)
+        if found is not None:
+            return found
+        refuse_temporary_view(self.spark, name.parts)
+        return DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
 
     def to_change(self, name: TableName) -> Table:
         """Return the Delta table that a statement changes; one that is named by a path is not looked at yet."""
