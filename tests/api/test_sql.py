@@ -15,6 +15,7 @@ from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaParseException,
     DeltaRuntimeException,
+    DeltaTableException,
     DeltaTableNotFoundException,
     InvariantViolationException,
 )
@@ -483,3 +484,94 @@ def test_a_replacement_with_rows_keeps_deletion_vectors(
     found = DeltaTable.forPath(spark, str(tmp_path / "t"))
     assert found.detail().collect()[0]["properties"] == {"delta.enableDeletionVectors": kept}
     assert [row.id for row in found.toDF().collect()] == [2]
+
+
+def test_columns_are_qualified_by_database_and_table(spark: SparkSession, run: Run) -> None:
+    run("CREATE DATABASE IF NOT EXISTS sql_one")
+    run("CREATE DATABASE IF NOT EXISTS sql_two")
+    try:
+        run("CREATE TABLE sql_one.t USING delta AS SELECT id, 'a' AS v FROM range(3)")
+        run("CREATE TABLE sql_two.t USING delta AS SELECT id, 'b' AS v FROM range(2)")
+        run("CREATE TABLE sql_one.u USING delta AS SELECT 1L AS id")
+        joined = "SELECT sql_one.t.id, SQL_ONE.u.* FROM sql_one.t JOIN sql_one.u ON sql_one.t.id = sql_one.u.id"
+        assert run(joined) == [(1, 1)]
+        assert run("SELECT spark_catalog.sql_one.u.id, u.id FROM sql_one.u") == [(1, 1)]
+        same = "SELECT sql_one.t.v, sql_two.t.v FROM sql_one.t JOIN sql_two.t ON sql_one.t.id = sql_two.t.id"
+        assert run(same) == [("a", "b"), ("a", "b")]
+        without = "SELECT t.id FROM sql_one.t WHERE NOT EXISTS (SELECT 1 FROM sql_two.t WHERE t.id = sql_one.t.id)"
+        assert run(without) == [(2,)]
+        assert run("SELECT t.id FROM sql_one.t TABLESAMPLE (100 PERCENT) WHERE sql_one.t.id = 2") == [(2,)]
+        assert run("SELECT u.id FROM sql_one.u WITH (`a` = 1) TABLESAMPLE (2 ROWS)") == [(1,)]
+        assert len(run("SELECT t.v FROM sql_one.t UNION ALL SELECT sql_two.t.v FROM sql_two.t")) == 5
+    finally:
+        for name in ("sql_one.t", "sql_two.t", "sql_one.u"):
+            run(f"DROP TABLE IF EXISTS {name}")
+        run("DROP DATABASE sql_one")
+        run("DROP DATABASE sql_two")
+
+
+def test_change_feeds_are_read_in_from(tmp_path: Path, run: Run) -> None:
+    run("CREATE TABLE sql_feed (id BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    try:
+        run("INSERT INTO sql_feed VALUES (1), (2)")
+        run("DELETE FROM sql_feed WHERE id = 1")
+        kinds = "SELECT id, _change_type, _commit_version FROM"
+        assert run(f"{kinds} table_changes('default.sql_feed', 2)") == [(1, "delete", 2)]
+        assert len(run(f"{kinds} table_changes('sql_feed', 0, 1) AS c WHERE c.id > 0")) == 2
+        assert len(run(f"{kinds} table_changes(:t, :v)", {"t": "sql_feed", "v": 0})) == 3
+        assert len(run(f"{kinds} table_changes('sql_feed', '2024-01-01')")) == 3
+        assert len(run(f"{kinds} table_changes('sql_feed', current_timestamp() - INTERVAL 1 DAY, 1)")) == 2
+        location = run("DESCRIBE DETAIL sql_feed")[0][4].removeprefix("file:")
+        assert len(run(f"{kinds} table_changes_by_path('{location}', 0L + 1, 1)")) == 2
+        with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_EXPRESSION"):
+            run(f"{kinds} table_changes('sql_feed', 1.5)")
+        with pytest.raises(DeltaTableException, match="DELTA_TABLE_NOT_FOUND"):
+            run(f"{kinds} table_changes('sql_missing', 1)")
+        run("CREATE TABLE @t USING delta AS SELECT 1L AS id")
+        merge = "ON t.id = s.id WHEN MATCHED AND s._change_type = 'delete' THEN DELETE"
+        run(f"MERGE INTO @t AS t USING table_changes('sql_feed', 2) s {merge}")
+        assert run("SELECT * FROM @t") == []
+    finally:
+        run("DROP TABLE sql_feed")
+
+
+def test_views_name_their_columns_and_are_global(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT 1L AS id, 'x' AS v")
+    try:
+        run("CREATE GLOBAL TEMP VIEW sql_global AS SELECT id FROM @t")
+        assert run("SELECT * FROM global_temp.sql_global") == [(1,)]
+        run("CREATE OR REPLACE GLOBAL TEMPORARY VIEW sql_global (w COMMENT 'c') AS SELECT v FROM @t")
+        assert run("SELECT w FROM global_temp.sql_global") == [("x",)]
+        assert run("DESCRIBE global_temp.sql_global") == [("w", "string", "c")]
+        run("CREATE TEMP VIEW sql_named (a, `b.c` COMMENT 'd') AS SELECT * FROM @t")
+        assert run("SELECT a, `b.c` FROM sql_named") == [(1, "x")]
+        assert run("DESCRIBE sql_named") == [("a", "bigint", None), ("b.c", "string", "d")]
+        for columns, count in (("a", "TOO_MANY"), ("a, b, c", "NOT_ENOUGH")):
+            with pytest.raises(DeltaAnalysisException, match=f"CREATE_VIEW_COLUMN_ARITY_MISMATCH.{count}_DATA_COLUMNS"):
+                run(f"CREATE OR REPLACE TEMP VIEW sql_named ({columns}) AS SELECT * FROM @t")
+        with pytest.raises(DeltaAnalysisException, match=r"COLUMN_ALREADY_EXISTS.* `A`"):
+            run("CREATE OR REPLACE TEMP VIEW sql_named (a, A) AS SELECT * FROM @t")
+        assert run("SELECT a FROM sql_named") == [(1,)]
+    finally:
+        spark.catalog.dropGlobalTempView("sql_global")
+        spark.catalog.dropTempView("sql_named")
+
+
+def test_a_temporary_view_is_not_changed(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT 1L AS id")
+    run("CREATE OR REPLACE TEMP VIEW sql_target AS SELECT * FROM @t")
+    run("CREATE OR REPLACE GLOBAL TEMP VIEW sql_target AS SELECT * FROM @t")
+    try:
+        for view in ("sql_target", "global_temp.sql_target"):
+            for statement in (
+                f"MERGE INTO {view} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+                f"UPDATE {view} SET id = 2",
+                f"DELETE FROM {view} WHERE id = 1",
+            ):
+                with pytest.raises(DeltaAnalysisException, match=f"{view} is a temporary view") as error:
+                    run(statement)
+                assert error.value.getErrorClass() == "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE"
+        assert run("SELECT * FROM sql_target") == [(1,)]
+    finally:
+        spark.catalog.dropTempView("sql_target")
+        spark.catalog.dropGlobalTempView("sql_target")

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamerge.exceptions import DeltaParseException
+from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
     find_table_references,
-    replace_qualifier,
     replace_references,
     travels_by_parameter,
 )
@@ -123,6 +123,41 @@ def test_ctes_hide_tables(text: str, count: int) -> None:
     assert len(found(text, "orders")) == count
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM table_changes('db.t', 0, 5) c", ("table_changes('db.t', 0, 5)", "name", "db.t", ("0", "5"))),
+        (
+            "SELECT * FROM x JOIN TABLE_CHANGES_BY_PATH('/p', now() - INTERVAL 1 DAY)",
+            ("TABLE_CHANGES_BY_PATH('/p', now() - INTERVAL 1 DAY)", "path", "/p", ("now() - INTERVAL 1 DAY",)),
+        ),
+        ("SELECT * FROM table_changes('t', f(1, 2))", ("table_changes('t', f(1, 2))", "name", "t", ("f(1, 2)",))),
+    ],
+)
+def test_change_feeds(text: str, expected: tuple[str, str, str, tuple[str, ...]]) -> None:
+    (one,) = find_table_references(text)
+    assert (one.span.of(text), one.kind, one.path_or_name, one.boundaries) == expected
+    assert one.alias_at is None
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("SELECT table_changes('t', 0) FROM orders", 1),
+        ("SELECT * FROM table_changes, orders", 1),
+        ("SELECT * FROM orders, table_changes('t', 0), table_changes('u', 0)", 3),
+    ],
+)
+def test_only_calls_in_from_are_change_feeds(text: str, count: int) -> None:
+    assert len(found(text, "orders")) == count
+
+
+@pytest.mark.parametrize("arguments", ["", "'t'", "'t', 1, 2, 3", "t, 1", "1, 1", "'t', "])
+def test_arguments_of_a_change_feed_that_are_refused(arguments: str) -> None:
+    with pytest.raises(DeltaParseException, match="arguments of table_changes are"):
+        found(f"SELECT * FROM table_changes({arguments})")
+
+
 def test_names_of_several_parts() -> None:
     text = "SELECT * FROM db.orders o JOIN `db`.`or ders`"
     assert [r.path_or_name for r in find_table_references(text, ["db.orders", "db.`or ders`"])] == [
@@ -132,7 +167,7 @@ def test_names_of_several_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tail", "needs_alias"),
+    ("tail", "takes_alias"),
     [
         ("", True),
         (" o", False),
@@ -145,11 +180,13 @@ def test_names_of_several_parts() -> None:
         (" VERSION AS OF 1 o", False),
         (" TABLESAMPLE (5 ROWS) o", False),
         (" TABLESAMPLE (5 ROWS)", True),
+        (" TABLESAMPLE (5 ROWS) REPEATABLE (1) o", False),
+        (" WITH (a = 1)", True),
     ],
 )
-def test_aliases_are_noticed(tail: str, needs_alias: bool) -> None:
+def test_aliases_are_noticed(tail: str, takes_alias: bool) -> None:
     (reference,) = find_table_references("SELECT * FROM orders" + tail, ["orders"])
-    assert reference.needs_alias == needs_alias
+    assert (reference.alias_at is not None) == takes_alias
 
 
 def test_references_are_replaced_and_all_else_is_kept() -> None:
@@ -158,30 +195,6 @@ def test_references_are_replaced_and_all_else_is_kept() -> None:
     assert replace_references(text, {second.span: "v2", first.span: "v1"}) == (
         "SELECT  *  FROM v1 a /* c */ JOIN v2 b ON 'orders' = a.orders"
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "qualifier", "expected"),
-    [
-        ("db.tbl.id = s.id", ("db", "tbl"), "t.id = s.id"),
-        ("tbl.id = s.id AND DB.Tbl . id > 1", ("db", "tbl"), "t.id = s.id AND t . id > 1"),
-        ("delta.`/a/b`.id = s.id", ("delta", "/a/b"), "t.id = s.id"),
-        ("`/a/b`.`x.y` = 1", ("delta", "/a/b"), "t.`x.y` = 1"),
-        ("s.tbl.id = x.db.tbl.id", ("db", "tbl"), "s.tbl.id = x.db.tbl.id"),
-        (
-            "f(tbl.id, 'tbl.id') -- tbl.id\n + tbl.x[tbl.i].tbl.y",
-            ("tbl",),
-            "f(t.id, 'tbl.id') -- tbl.id\n + t.x[t.i].tbl.y",
-        ),
-        ("tbl + db.tbl", ("db", "tbl"), "tbl + db.tbl"),
-        ("count(tbl.*), struct(db.tbl.*)", ("db", "tbl"), "count(t.*), struct(t.*)"),
-        ("db.tbl(1)", ("db",), "db.tbl(1)"),
-        ("a::tbl.x", ("tbl",), "a::tbl.x"),
-        ("cat.db.tbl.s.f", ("cat", "db", "tbl"), "t.s.f"),
-    ],
-)
-def test_qualifiers_are_replaced(text: str, qualifier: tuple[str, ...], expected: str) -> None:
-    assert replace_qualifier(text, qualifier, "t") == expected
 
 
 @pytest.mark.parametrize("value", [":v", "?", "-1", "1+1", "3L", "'x'", "1.5", "(1)", "v", ""])
@@ -197,6 +210,9 @@ def test_a_version_that_is_no_whole_number_is_refused(value: str) -> None:
         ("SELECT * FROM t TIMESTAMP AS OF date_sub(?, 1) x", True),
         ("SELECT :v AS of, x FROM t VERSION AS OF 1 WHERE a > :v", False),
         ("SELECT ? AS of", False),
+        ("SELECT * FROM table_changes(:t, 0)", True),
+        ("SELECT * FROM x JOIN table_changes('t', ?)", True),
+        ("SELECT * FROM range(:n)", False),
     ],
 )
 def test_parameters_of_time_travel_are_noticed(text: str, expected: bool) -> None:
@@ -217,3 +233,4 @@ def test_any_text_is_searched_without_surprise(text: str) -> None:
     for left, right in pairwise(references):
         assert left.span.end <= right.span.start
     assert replace_references(text, {r.span: r.span.of(text) for r in references}) == text
+    alias_replacements(text, references, {"orders": ("orders",)})

@@ -115,7 +115,13 @@ CASES: dict[str, ast.Statement | None] = {
         T, "create_or_replace", PATH, TimeTravel(2), {"a": "b"}, None
     ),
     "CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1": ast.CreateTempView("v", replaces=True, query="SELECT 1"),
+    "CREATE GLOBAL TEMP VIEW v AS SELECT 1": ast.CreateTempView("v", replaces=False, query="SELECT 1", is_global=True),
+    "CREATE TEMP VIEW v (a, `b c` COMMENT 'x') COMMENT 'y' AS SELECT 1, 2": ast.CreateTempView(
+        "v", replaces=False, query="SELECT 1, 2", columns=(("a", None), ("b c", "x"))
+    ),
     "CREATE VIEW v AS SELECT 1": None,
+    "CREATE TEMP VIEW v (a) TBLPROPERTIES ('x' = 'y') AS SELECT 1": None,
+    "CREATE TEMP VIEW IF NOT EXISTS v AS SELECT 1": None,
     "CREATE TEMPORARY VIEW v USING parquet": None,
     "DROP TABLE IF EXISTS t": ast.DropTable(T),
     "DROP VIEW v": None,

@@ -28,7 +28,7 @@ from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.names import quote
-from deltamerge.sql.relations import replace_qualifier
+from deltamerge.sql.qualifiers import replace_qualifier
 from deltamerge.sql.statements.ast import ParsedMerge
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction

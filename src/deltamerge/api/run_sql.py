@@ -32,6 +32,7 @@ from deltamerge.api.statements.descriptions import (
 from deltamerge.api.statements.queries import query_frame, reads_tables
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
+from deltamerge.spark.catalog import refuse_temporary_view
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parser import parse_statement
@@ -118,7 +119,11 @@ def _run(tables: Tables, statement: Any, text: str) -> DataFrame:  # noqa: ANN40
     if run is None:
         return _RUN[type(statement)](tables, statement, text)
     found = tables.find(statement.table)
-    return query_frame(tables, text) if found is None else run(tables, found, statement)
+    if found is not None:
+        return run(tables, found, statement)
+    if isinstance(statement, (ast.DeleteRows, ast.UpdateRows)):
+        refuse_temporary_view(tables.spark, statement.table.parts)
+    return query_frame(tables, text)
 
 
 def _parsed(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> tuple[ast.Statement | None, str]:

@@ -11,11 +11,11 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.exceptions import DeltaTableNotFoundException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import open_table
-from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.sql.names import parse_name, quote_name, shown_name
 from deltamerge.storage.credentials import StoreOptions
 
 _SESSION_CATALOG = "spark_catalog"
@@ -44,10 +44,12 @@ class CatalogEntry:
     Args:
         provider: The data source, in lower case; empty for views.
         location: The folder of a table; None for views.
+        is_temporary: Whether it is a temporary view.
     """
 
     provider: str
     location: str | None
+    is_temporary: bool = False
 
 
 def delta_location(spark: SparkSession, parts: Sequence[str], options: StoreOptions | None = None) -> str | None:
@@ -66,6 +68,21 @@ def delta_location(spark: SparkSession, parts: Sequence[str], options: StoreOpti
     location = warehouse_location(spark, quote_name(parts)) if entry is None else entry.location
     assert location is not None
     return location if table_exists(open_table(spark, location, options).store) else None
+
+
+def refuse_temporary_view(spark: SparkSession, parts: Sequence[str]) -> None:
+    """Refuse a temporary view in the place of a table.
+
+    A view does not tell whether it has all rows and columns of one table, so that it cannot stand for that.
+    """
+    entry = catalog_entry(spark, parts)
+    if entry is not None and entry.is_temporary:
+        raise DeltaAnalysisException(
+            "EXPECT_TABLE_NOT_VIEW.NO_ALTERNATIVE",
+            f"{shown_name(parts)} is a temporary view, and a Delta table is expected. Name the table that it reads, "
+            "or its path: delta.`/path`.",
+            parameters={"viewName": quote_name(parts)},
+        )
 
 
 def table_location(spark: SparkSession, name: str, options: StoreOptions | None = None) -> str:
@@ -110,6 +127,12 @@ def qualified(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(parts) if len(parts) > 1 else (str(spark.catalog.currentDatabase()), *parts)
 
 
+def whole_name(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
+    """Return a name with its database and catalog."""
+    named = qualified(spark, parts)
+    return named if len(named) > 2 else (_SESSION_CATALOG, *named)
+
+
 def record_table(
     spark: SparkSession, parts: Sequence[str], schema: StructType, location: str | None, comment: str | None
 ) -> bool:
@@ -148,7 +171,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
                 return None if is_own else CatalogEntry("", None)
         else:
             if found.isTemporary or found.catalog != _SESSION_CATALOG:
-                return CatalogEntry("", None)
+                return CatalogEntry("", None, found.isTemporary)
             database, name = found.namespace or [], found.name
     # Of a table whose source is written in Python DESCRIBE TABLE does not show the location.
     pattern = name.replace("'", "\\'")

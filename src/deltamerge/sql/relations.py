@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from deltamerge.sql.caret import Span
@@ -25,9 +26,11 @@ from deltamerge.sql.tokens import (
 _AFTER_FROM = words(
     "WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT MINUS WINDOW CLUSTER DISTRIBUTE SORT QUALIFY OFFSET SELECT"
 )
-_QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
+QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
 # Words before a relation's name in a list of relations.
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "("})
+# Delta's functions in FROM, by what their first argument is (DeltaTableValueFunctions).
+_CHANGE_FEEDS: Mapping[str, Literal["path", "name"]] = {"table_changes": "name", "table_changes_by_path": "path"}
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,9 @@ class TableReference:
         path_or_name: The path without ``@v…``, or the name as the caller passed it.
         version: The version that is asked for, by ``@v3`` or VERSION AS OF.
         timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
-        needs_alias: Whether the reference has no alias of its own, so that columns may be qualified by its name;
-            ``TABLE t`` takes none.
+        boundaries: Of the table's change feed the first version or timestamp and perhaps the last, as SQL; None for the
+            table itself.
+        alias_at: Where an alias goes, None where the reference has one of its own; ``TABLE t`` takes none.
     """
 
     span: Span
@@ -49,11 +53,12 @@ class TableReference:
     path_or_name: str
     version: int | None
     timestamp: str | None
-    needs_alias: bool
+    alias_at: int | None = None
+    boundaries: tuple[str, ...] | None = None
 
 
 def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableReference, ...]:
-    """Return where a query reads Delta tables by path or by one of `names`.
+    """Return where a query reads Delta tables by path or by one of `names`, or the change feed of any.
 
     Args:
         sql: A query, ``WITH …`` without its query, or a relation as FROM takes it after ``SELECT * FROM``.
@@ -65,34 +70,61 @@ def find_table_references(sql: str, names: Iterable[str] = ()) -> tuple[TableRef
             version is no whole number.
     """
     tokens = tokenize(sql)
-    wanted = {_folded(token.name for token in tokenize(name)[::2]): name for name in names}
-    found: list[TableReference] = []
-    for start, end, is_cte in _relations(tokens):
+    wanted = {folded(token.name for token in tokenize(name)[::2]): name for name in names}
+    found = [_change_feed(sql, tokens, start, bracket) for start, bracket in _change_feeds(tokens)]
+    for start, end, is_cte in relations(tokens):
         parts = tuple(token.name for token in tokens[start:end:2])
         if len(parts) == 2 and parts[0].lower() == "delta" and tokens[end - 1].kind is Kind.QUOTED:
             found.append(_reference(sql, tokens, start, end, "path", parts[1]))
             continue
-        folded = _folded(parts)
-        if folded in wanted and not is_cte:
-            found.append(_reference(sql, tokens, start, end, "name", wanted[folded]))
-    return tuple(found)
+        name = wanted.get(folded(parts))
+        if name is not None and not is_cte:
+            found.append(_reference(sql, tokens, start, end, "name", name))
+    return tuple(sorted(found, key=lambda reference: reference.span.start))
+
+
+def _change_feeds(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    """Yield where calls of the functions for change feeds begin, and their brackets."""
+    for start in _relation_places(tokens):
+        end = name_end(tokens, start)
+        is_call = end == start + 1 and end < len(tokens) and tokens[end].text == "("
+        if is_call and tokens[start].name.lower() in _CHANGE_FEEDS:
+            yield start, end
+
+
+def _change_feed(sql: str, tokens: tuple[Token, ...], start: int, bracket: int) -> TableReference:
+    function = tokens[start].name.lower()
+    end = closing(tokens, bracket)
+    commas = [i for i in range(bracket, end) if tokens[i].text == "," and tokens[i].depth == tokens[bracket].depth + 1]
+    edges = [bracket, *commas, end]
+    arguments = [tokens[before + 1 : after] for before, after in pairwise(edges)]
+    if len(arguments) not in (2, 3) or not all(arguments) or [a.kind for a in arguments[0]] != [Kind.STRING]:
+        raise parse_error(
+            sql,
+            slice_of(tokens[start : end + 1]),
+            f"the arguments of {function} are a table in quotes, the first version or timestamp, and perhaps the last",
+            error_class="INCORRECT_NUMBER_OF_ARGUMENTS" if len(arguments) not in (2, 3) else "PARSE_SYNTAX_ERROR",
+        )
+    boundaries = tuple(slice_of(argument).of(sql) for argument in arguments[1:])
+    span, name = slice_of(tokens[start : end + 1]), string_value(arguments[0][0].text)
+    return TableReference(span, _CHANGE_FEEDS[function], name, None, None, boundaries=boundaries)
 
 
 def relation_names(sql: str) -> tuple[tuple[str, ...], ...]:
     """Return the names of the tables and views that a query reads, without its CTEs, each once, in lower case."""
     tokens = tokenize(sql)
-    names = (tokens[start:end:2] for start, end, is_cte in _relations(tokens) if not is_cte)
-    return tuple(dict.fromkeys(_folded(token.name for token in name) for name in names))
+    names = (tokens[start:end:2] for start, end, is_cte in relations(tokens) if not is_cte)
+    return tuple(dict.fromkeys(folded(token.name for token in name) for name in names))
 
 
-def _relations(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int, bool]]:
+def relations(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int, bool]]:
     """Yield where each name of a relation begins and ends, and whether it is a CTE's; function calls are none."""
     hidden = _cte_scopes(tokens)
     for start in _relation_places(tokens):
         end = name_end(tokens, start)
         if end == len(tokens) or tokens[end].text != "(":
-            folded = _folded(token.name for token in tokens[start:end:2])
-            yield start, end, any(folded == (name,) and first <= start < last for name, first, last in hidden)
+            parts = folded(token.name for token in tokens[start:end:2])
+            yield start, end, any(parts == (name,) and first <= start < last for name, first, last in hidden)
 
 
 def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:
@@ -105,33 +137,7 @@ def replace_references(sql: str, replacements: Mapping[Span, str]) -> str:
     return "".join(pieces) + sql[position:]
 
 
-def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str) -> str:
-    """Replace a table's name before columns by an alias, which is SQL: ``db.tbl.id`` becomes ``t.id``.
-
-    Of a name of several parts, such as ``("db", "tbl")``, the last ones are a qualifier as well: ``tbl.id``.
-    """
-    tokens = tokenize(sql)
-    folded = _folded(qualifier)
-    replacements: dict[Span, str] = {}
-    index = 0
-    while index < len(tokens):
-        if not tokens[index].is_identifier or (index and tokens[index - 1].text in (".", "::", ":")):
-            index += 1
-            continue
-        end = name_end(tokens, index)
-        parts = _folded(token.name for token in tokens[index:end:2])
-        star = end + 1 < len(tokens) and tokens[end].text == "." and tokens[end + 1].text == "*"
-        call = end < len(tokens) and tokens[end].text == "("
-        longest = len(parts) if star else len(parts) - 1
-        for length in range(min(longest, len(qualifier)), 0, -1):
-            if not call and parts[:length] == folded[-length:]:
-                replacements[slice_of(tokens[index : index + 2 * length - 1])] = alias
-                break
-        index = end
-    return replace_references(sql, replacements)
-
-
-def _folded(parts: Iterable[str]) -> tuple[str, ...]:
+def folded(parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(part.lower() for part in parts)
 
 
@@ -155,8 +161,9 @@ def _reference(
         else:
             raise parse_error(sql, tokens[ahead].span, "TIMESTAMP AS OF: expected a timestamp")
     span = slice_of(tokens[start:end])
-    needs_alias = not _is_table_query(tokens, start) and not _has_alias(tokens, end)
-    return TableReference(span, kind, name, version, timestamp, needs_alias)
+    takes_alias = not _is_table_query(tokens, start) and not has_alias(tokens, end)
+    alias_at = tokens[_alias_place(tokens, end) - 1].span.end if takes_alias else None
+    return TableReference(span, kind, name, version, timestamp, alias_at)
 
 
 def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
@@ -171,10 +178,12 @@ def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:
 
 
 def travels_by_parameter(sql: str) -> bool:
-    """Return whether a parameter, ``:name`` or ``?``, is in the value of a time travel."""
+    """Return whether a parameter, ``:name`` or ``?``, is in the value of a time travel or in a change feed's call."""
     tokens = tokenize(sql)
-    values = (i + 1 for i in range(2, len(tokens)) if [t.upper for t in tokens[i - 1 : i + 1]] == ["AS", "OF"])
-    return any(token.text in (":", "?") for start in values for token in tokens[start : skip_value(tokens, start)])
+    starts = (i + 1 for i in range(2, len(tokens)) if [t.upper for t in tokens[i - 1 : i + 1]] == ["AS", "OF"])
+    values = [tokens[start : skip_value(tokens, start)] for start in starts]
+    values += [tokens[bracket : closing(tokens, bracket)] for _, bracket in _change_feeds(tokens)]
+    return any(token.text in (":", "?") for value in values for token in value)
 
 
 _NO_ALIAS = _AFTER_FROM | words(
@@ -182,12 +191,28 @@ _NO_ALIAS = _AFTER_FROM | words(
 )
 
 
-def _has_alias(tokens: tuple[Token, ...], end: int) -> bool:
-    if end >= len(tokens):
+def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
+    """Return whether a relation whose name and time travel end here has an alias."""
+    place = _alias_place(tokens, end)
+    if place >= len(tokens):
         return False
-    if tokens[end].upper == "TABLESAMPLE" and end + 1 < len(tokens) and tokens[end + 1].text == "(":
-        return _has_alias(tokens, closing(tokens, end + 1) + 1)
-    return tokens[end].upper == "AS" or (tokens[end].is_identifier and tokens[end].upper not in _NO_ALIAS)
+    return tokens[place].upper == "AS" or (tokens[place].is_identifier and tokens[place].upper not in _NO_ALIAS)
+
+
+def _alias_place(tokens: tuple[Token, ...], end: int) -> int:
+    """Return where a relation's alias goes: after ``WITH (…)`` and ``TABLESAMPLE (…) REPEATABLE (…)``."""
+    for before in (
+        ("WITH",),
+        ("TABLESAMPLE",),
+        ("TABLESAMPLE", "SYSTEM"),
+        ("TABLESAMPLE", "BERNOULLI"),
+        ("REPEATABLE",),
+    ):
+        bracket = end + len(before)
+        found = tuple(token.upper for token in tokens[end : bracket + 1])
+        if found == (*before, "("):
+            end = closing(tokens, bracket) + 1
+    return end
 
 
 def at_suffix(path: str) -> tuple[str, int | None, str | None]:
@@ -214,7 +239,7 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
         expected = lists[-1] and before in _BEFORE_RELATION
         if token.kind is Kind.SYMBOL:
             if token.text in ("(", "[", "{"):
-                query = _holds_query(tokens, index)
+                query = holds_query(tokens, index)
                 queries.append(query or expected)
                 lists.append(expected and not query)
             elif token.text in (")", "]", "}"):
@@ -233,11 +258,11 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
     return places
 
 
-def _holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
+def holds_query(tokens: tuple[Token, ...], bracket: int) -> bool:
     index = bracket
     while index < len(tokens) and tokens[index].text == "(":
         index += 1
-    return index < len(tokens) and tokens[index].upper in _QUERY_WORDS
+    return index < len(tokens) and tokens[index].upper in QUERY_WORDS
 
 
 def _is_table_query(tokens: tuple[Token, ...], start: int) -> bool:
@@ -292,7 +317,7 @@ def _begins_ctes(tokens: tuple[Token, ...], index: int) -> bool:
     after = name + 1
     if after >= len(tokens) or not tokens[name].is_identifier:
         return False
-    if tokens[after].text == "(" and not _holds_query(tokens, after):
+    if tokens[after].text == "(" and not holds_query(tokens, after):
         after = closing(tokens, after) + 1
     following = [token.upper for token in tokens[after : after + 2]]
     return following[:1] in (["("], ["MAX"]) or following == ["AS", "("]

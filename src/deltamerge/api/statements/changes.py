@@ -23,7 +23,7 @@ from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import quote, quote_name
-from deltamerge.sql.relations import replace_qualifier
+from deltamerge.sql.qualifiers import replace_qualifier
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
 from deltamerge.sql.statements.changes import with_defaults
 from deltamerge.write.defaults import CURRENT_DEFAULT

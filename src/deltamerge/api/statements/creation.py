@@ -15,6 +15,7 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.scan.time_travel import expression_ms
+from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import catalog_entry, names_another_catalog
 from deltamerge.spark.data_source import is_source_of_new_tables
 from deltamerge.spark.table import spark_schema
@@ -148,13 +149,42 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
 
 def run_create_view(tables: Tables, statement: CreateTempView, _: str) -> DataFrame:
     """Make a temporary view, in which Delta tables stay at the version that they have now."""
-    rows = query_frame(tables, statement.query)
+    rows = _with_view_columns(query_frame(tables, statement.query), statement)
     name = quote(statement.name)
-    if statement.replaces:
-        rows.createOrReplaceTempView(name)
+    if statement.is_global:
+        (rows.createOrReplaceGlobalTempView if statement.replaces else rows.createGlobalTempView)(name)
     else:
-        rows.createTempView(name)
+        (rows.createOrReplaceTempView if statement.replaces else rows.createTempView)(name)
     return frames.nothing(tables.spark)
+
+
+def _with_view_columns(rows: DataFrame, statement: CreateTempView) -> DataFrame:
+    """Return a view's rows under the names of its columns."""
+    names = [name for name, _ in statement.columns]
+    if not names:
+        return rows
+    found = len(rows.columns)
+    if len(names) != found:
+        kind = "NOT_ENOUGH_DATA_COLUMNS" if found < len(names) else "TOO_MANY_DATA_COLUMNS"
+        raise DeltaAnalysisException(
+            f"CREATE_VIEW_COLUMN_ARITY_MISMATCH.{kind}",
+            f"Cannot create view {quote(statement.name)}: it names {len(names)} column(s), and its query has {found}.",
+            parameters={"viewName": quote(statement.name)},
+        )
+    twice = [name for place, name in enumerate(names) if name.lower() in (n.lower() for n in names[:place])]
+    if twice:
+        raise DeltaAnalysisException(
+            "COLUMN_ALREADY_EXISTS",
+            f"The view {quote(statement.name)} names the column {quote(twice[0])} twice. Choose another name.",
+            parameters={"columnName": quote(twice[0])},
+        )
+    commented = {
+        name: {**field.metadata, "comment": comment}
+        for field, (name, comment) in zip(rows.schema.fields, statement.columns, strict=True)
+        if comment is not None
+    }
+    columns = (F.col(quote(name)).alias(name, metadata=commented.get(name)) for name in names)
+    return rows.toDF(*names).select(*columns)
 
 
 def run_drop(tables: Tables, statement: DropTable, sql: str) -> DataFrame:

@@ -11,8 +11,10 @@ from pyspark.sql import DataFrame
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.spark.catalog import whole_name
+from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.parameters import bind_parameters
+from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
     TableReference,
     find_table_references,
@@ -20,7 +22,7 @@ from deltamerge.sql.relations import (
     replace_references,
     travels_by_parameter,
 )
-from deltamerge.sql.statements.ast import TimeTravel
+from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.sql.tokens import tokenize
 
 NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
@@ -41,8 +43,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
     if not frames and not given:
         return tables.spark.sql(sql, args) if args is not None else tables.spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
-    marks = {r.span: f"\x00{name}\x01{_alias(r)}" for r, name in zip(references, frames, strict=True)}
-    marked = replace_references(sql, marks).replace("{", "{{").replace("}", "}}")
+    marks = {r.span: f"\x00{name}\x01" for r, name in zip(references, frames, strict=True)}
+    aliases = alias_replacements(sql, references, {name: whole_name(tables.spark, parse_name(name)) for name in named})
+    marked = replace_references(sql, {**marks, **aliases}).replace("{", "{{").replace("}", "}}")
     for name in given:
         marked = marked.replace(name, f"\x00{name}\x01")
     return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames, **given)
@@ -72,14 +75,11 @@ def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
     return found
 
 
-def _alias(reference: TableReference) -> str:
-    if reference.kind == "name" and reference.needs_alias:
-        return f" AS {quote(parse_name(reference.path_or_name)[-1])}"
-    return ""
-
-
 def _frame(tables: Tables, reference: TableReference, named: dict[str, DeltaTable]) -> DataFrame:
-    of_path = reference.kind == "path"
-    table = tables.at(reference.path_or_name) if of_path else named[reference.path_or_name]
+    name = reference.path_or_name
+    if reference.boundaries is not None:
+        table = tables.at(name) if reference.kind == "path" else tables.open(TableName.of(parse_name(name)))
+        return tables.changes(table, reference.boundaries)
+    table = tables.at(name) if reference.kind == "path" else named[name]
     is_latest = reference.version is None and reference.timestamp is None
     return tables.version(table, None if is_latest else TimeTravel(reference.version, reference.timestamp))

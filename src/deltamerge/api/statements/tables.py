@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, IntegralType, StringType, TimestampType
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.commit_times import as_datetime
 from deltamerge.scan.time_travel import expression_ms
-from deltamerge.spark.catalog import catalog_entry, delta_location
+from deltamerge.spark import columns as F
+from deltamerge.spark.catalog import catalog_entry, delta_location, refuse_temporary_view
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.statements.ast import TableName, TimeTravel
@@ -59,7 +64,11 @@ class Tables:
 
     def open(self, name: TableName) -> DeltaTable:
         """Open the Delta table that a statement names."""
-        return self.find(name) or DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
+        found = self.find(name)
+        if found is not None:
+            return found
+        refuse_temporary_view(self.spark, name.parts)
+        return DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
 
     def to_change(self, name: TableName) -> Table:
         """Return the Delta table that a statement changes; one that is named by a path is not looked at yet."""
@@ -73,3 +82,26 @@ class Tables:
             return table.at(version=at.version)
         assert at.timestamp is not None
         return table.at_milliseconds(expression_ms(self.spark, at.timestamp))
+
+    def changes(self, table: DeltaTable, boundaries: Sequence[str]) -> DataFrame:
+        """Read a table's change feed from a version or timestamp, perhaps to another; these are SQL."""
+        read: dict[str, Any] = {}
+        for name, sql in zip(("starting", "ending"), boundaries, strict=False):
+            value = self.spark.range(1).select(F.expr(sql))
+            kind = value.schema.fields[0].dataType
+            if isinstance(kind, IntegralType):
+                read[f"{name}Version"] = value.collect()[0][0]
+            elif isinstance(kind, (StringType, TimestampType)):
+                read[f"{name}Timestamp"] = as_datetime(expression_ms(self.spark, sql))
+            else:
+                raise _no_boundary(name, sql, kind)
+        return table.changes(**read)
+
+
+def _no_boundary(name: str, sql: str, found: DataType) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_UNSUPPORTED_EXPRESSION",
+        f"Unsupported expression type({found.simpleString()}) for the {name} option, {sql}. A version is an INT or "
+        "BIGINT, a timestamp a TIMESTAMP or STRING.",
+        parameters={"expType": found.simpleString(), "causedBy": f"{name} option"},
+    )

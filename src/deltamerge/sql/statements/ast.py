@@ -302,11 +302,17 @@ class CloneTable:
 
 @dataclass(frozen=True)
 class CreateTempView:
-    """``CREATE [OR REPLACE] TEMPORARY VIEW name AS query``."""
+    """``CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name (columns) AS query``.
+
+    Args:
+        columns: The names of the columns, each with its comment; none where they are the query's.
+    """
 
     name: str
     replaces: bool
     query: str
+    is_global: bool = False
+    columns: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)

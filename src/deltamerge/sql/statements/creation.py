@@ -199,12 +199,23 @@ def _read_like(cursor: Cursor, table: ast.TableName, mode: ast.CreateMode) -> as
 def _read_view(cursor: Cursor) -> ast.CreateTempView | None:
     cursor.accept("CREATE")
     replaces = cursor.accept("OR", "REPLACE")
+    is_global = cursor.accept("GLOBAL")
     if not (cursor.accept("TEMP") or cursor.accept("TEMPORARY")) or not cursor.accept("VIEW"):
         return None
-    name = cursor.name("CREATE TEMPORARY VIEW", "a name")
+    where = "CREATE TEMPORARY VIEW"
+    name = cursor.name(where, "a name")
+    columns = cursor.in_brackets(where, lambda: _read_view_column(cursor, where)) if cursor.peek() == "(" else ()
+    if cursor.accept("COMMENT"):
+        # Spark shows that of a temporary view nowhere.
+        read_string(cursor, where, "a comment")
     if len(name) > 1 or not cursor.accept("AS"):
         return None
-    return ast.CreateTempView(name[0], replaces, read_rest(cursor, "CREATE TEMPORARY VIEW"))
+    return ast.CreateTempView(name[0], replaces, read_rest(cursor, where), is_global, columns)
+
+
+def _read_view_column(cursor: Cursor, where: str) -> tuple[str, str | None]:
+    name = cursor.identifier(where, "a column")
+    return name, read_string(cursor, where, "a comment") if cursor.accept("COMMENT") else None
 
 
 def read_drop(cursor: Cursor) -> ast.DropTable | None:

@@ -1,0 +1,167 @@
+"""Qualifiers of columns: whole names of tables, in the place of which frames have aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deltamerge.sql.caret import Span
+from deltamerge.sql.merge_ast import NameParts
+from deltamerge.sql.names import quote
+from deltamerge.sql.relations import (
+    QUERY_WORDS,
+    TableReference,
+    folded,
+    has_alias,
+    holds_query,
+    relations,
+    replace_references,
+)
+from deltamerge.sql.tokens import Kind, Token, name_end, slice_of, tokenize
+
+_SET_OPERATIONS = frozenset({"UNION", "EXCEPT", "INTERSECT", "MINUS"})
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """A relation whose columns are qualified by its name.
+
+    Args:
+        name: The name in lower case, with its database and catalog where they are known.
+        query: Where the query that reads it begins and ends, in tokens.
+        reference: The reference that gets an alias; None where the relation stays as it is.
+    """
+
+    name: NameParts
+    query: tuple[int, int]
+    reference: TableReference | None
+
+
+def alias_replacements(
+    sql: str, references: Sequence[TableReference], whole_names: Mapping[str, NameParts]
+) -> dict[Span, str]:
+    """Return what `replace_references` has to put in a query so that named tables get aliases, and columns, too.
+
+    The alias is the name's last part: ``SELECT db.t.id FROM db.t`` becomes ``SELECT `t`.id FROM db.t AS `t` ``. Where
+    another relation in sight has the same last part, it is the whole name, as one part.
+
+    Args:
+        whole_names: The references' names with database and catalog.
+    """
+    tokens = tokenize(sql)
+    named = {r.span.start: r for r in references if r.kind == "name" and r.alias_at is not None}
+    found = _named_relations(tokens, named, whole_names)
+    aliases = {relation: _alias(relation, found) for relation in found}
+    replacements: dict[Span, str] = {}
+    for relation, alias in aliases.items():
+        if relation.reference is not None and relation.reference.alias_at is not None:
+            place = relation.reference.alias_at
+            replacements[Span(place, place)] = f" AS {alias}"
+    for start, parts, longest in _columns(tokens):
+        meant, length = _qualified_by(found, start, parts[:longest])
+        if meant is not None and meant.reference is not None and aliases[meant] != quote(parts[0]):
+            replacements[slice_of(tokens[start : start + 2 * length - 1])] = aliases[meant]
+    return replacements
+
+
+def _named_relations(
+    tokens: tuple[Token, ...], references: Mapping[int, TableReference], whole_names: Mapping[str, NameParts]
+) -> tuple[_Relation, ...]:
+    queries = _queries(tokens)
+    found = []
+    for start, end, _ in relations(tokens):
+        reference = references.get(tokens[start].span.start)
+        if reference is not None or not has_alias(tokens, end):
+            written = tuple(token.name for token in tokens[start:end:2])
+            name = folded(written if reference is None else whole_names[reference.path_or_name])
+            query = min((q for q in queries if q[0] <= start < q[1]), key=_length)
+            found.append(_Relation(name, query, reference))
+    return tuple(found)
+
+
+def _length(query: tuple[int, int]) -> int:
+    return query[1] - query[0]
+
+
+def _queries(tokens: tuple[Token, ...]) -> list[tuple[int, int]]:
+    """Return where queries begin and end; each part of a UNION is one."""
+    found: list[tuple[int, int]] = []
+    begun: list[int | None] = [0]
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1].upper if index + 1 < len(tokens) else ""
+        if token.text in ("(", "[", "{"):
+            begun.append(index + 1 if following in QUERY_WORDS else None)
+        elif token.text in (")", "]", "}") or _is_set_operation(tokens, index):
+            start = begun.pop()
+            if start is not None:
+                found.append((start, index))
+            if token.kind is not Kind.SYMBOL:
+                begun.append(None if start is None else index)
+    return [*found, (begun[0] or 0, len(tokens))]
+
+
+def _is_set_operation(tokens: tuple[Token, ...], index: int) -> bool:
+    """Return whether a query follows; ``* EXCEPT (a)`` leaves columns out."""
+    if tokens[index].upper not in _SET_OPERATIONS or index + 1 == len(tokens):
+        return False
+    following = tokens[index + 1]
+    return following.upper in (*QUERY_WORDS, "ALL", "DISTINCT") or (
+        following.text == "(" and holds_query(tokens, index + 1)
+    )
+
+
+def _alias(relation: _Relation, others: Sequence[_Relation]) -> str:
+    (start, end), last = relation.query, relation.name[-1]
+    for other in others:
+        nested = other.query[0] <= start and end <= other.query[1]
+        nests = start <= other.query[0] and other.query[1] <= end
+        if (nested or nests) and other.name[-1] == last and other.name != relation.name:
+            return quote(".".join(relation.name))
+    return quote(last)
+
+
+def _qualified_by(found: Sequence[_Relation], place: int, qualifier: NameParts) -> tuple[_Relation | None, int]:
+    """Return the relation that a column's first parts name, and how many parts these are; None if none or several do.
+
+    The inner query's relations come before those of the outer ones, as in Spark, and longer names before shorter ones.
+    """
+    visible = [each for each in found if each.query[0] <= place < each.query[1]]
+    for query in sorted({each.query for each in visible}, key=_length):
+        for length in range(len(qualifier), 0, -1):
+            named = {each for each in visible if each.query == query and each.name[-length:] == qualifier[:length]}
+            if named:
+                return (named.pop() if len(named) == 1 else None), length
+    return None, 0
+
+
+def _columns(tokens: tuple[Token, ...]) -> Iterator[tuple[int, NameParts, int]]:
+    """Yield where names of columns begin, their parts in lower case, and how many of these may be a qualifier."""
+    places = {start for start, _, _ in relations(tokens)}
+    index = 0
+    while index < len(tokens):
+        if not tokens[index].is_identifier or (index and tokens[index - 1].text in (".", "::", ":")):
+            index += 1
+            continue
+        end = name_end(tokens, index)
+        star = end + 1 < len(tokens) and tokens[end].text == "." and tokens[end + 1].text == "*"
+        call = end < len(tokens) and tokens[end].text == "("
+        parts = folded(token.name for token in tokens[index:end:2])
+        if not call and index not in places:
+            yield index, parts, len(parts) if star else len(parts) - 1
+        index = end
+
+
+def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str) -> str:
+    """Replace a table's name before columns by an alias, which is SQL: ``db.tbl.id`` becomes ``t.id``.
+
+    Of a name of several parts, such as ``("db", "tbl")``, the last ones are a qualifier as well: ``tbl.id``.
+    """
+    tokens = tokenize(sql)
+    name = folded(qualifier)
+    replacements: dict[Span, str] = {}
+    for start, parts, longest in _columns(tokens):
+        for length in range(min(longest, len(name)), 0, -1):
+            if parts[:length] == name[-length:]:
+                replacements[slice_of(tokens[start : start + 2 * length - 1])] = alias
+                break
+    return replace_references(sql, replacements)

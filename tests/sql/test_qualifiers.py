@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from deltamerge.sql.names import parse_name
+from deltamerge.sql.qualifiers import alias_replacements, replace_qualifier
+from deltamerge.sql.relations import find_table_references, replace_references
+
+
+def aliased(text: str, *names: str) -> str:
+    whole = {name: ("c", "db", *parse_name(name))[-3:] for name in names}
+    whole |= {name: ("c", *parse_name(name)) for name in names if "." in name}
+    references = find_table_references(text, names)
+    return replace_references(text, alias_replacements(text, references, whole))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT db.a.id FROM db.a", "SELECT `a`.id FROM db.a AS `a`"),
+        ("SELECT DB.`A`.id, f(db.a.s.x) FROM db.a", "SELECT `a`.id, f(`a`.s.x) FROM db.a AS `a`"),
+        ("SELECT db.a.*, struct(a.*) FROM db.a", "SELECT `a`.*, struct(a.*) FROM db.a AS `a`"),
+        ("SELECT c.db.a.id FROM db.a", "SELECT `a`.id FROM db.a AS `a`"),
+        ("SELECT db.t.id, t.id FROM t", "SELECT `t`.id, t.id FROM t AS `t`"),
+        ("SELECT db.a.id FROM db.a x", "SELECT db.a.id FROM db.a x"),
+        ("SELECT db.a.id FROM db.a VERSION AS OF 1", "SELECT `a`.id FROM db.a VERSION AS OF 1 AS `a`"),
+        ("SELECT db.a(1), other.a.id FROM db.a", "SELECT db.a(1), other.a.id FROM db.a AS `a`"),
+        ("SELECT 'db.a.id', x.db.a.id FROM db.a", "SELECT 'db.a.id', x.db.a.id FROM db.a AS `a`"),
+        ("SELECT 1 FROM db.a, db.a.parts", "SELECT 1 FROM db.a AS `a`, db.a.parts"),
+        ("TABLE db.a", "TABLE db.a"),
+        (
+            "SELECT db.a.id FROM db.a VERSION AS OF 1 TABLESAMPLE (5 ROWS) WHERE true",
+            "SELECT `a`.id FROM db.a VERSION AS OF 1 TABLESAMPLE (5 ROWS) AS `a` WHERE true",
+        ),
+        (
+            "SELECT * FROM t WITH (`x` = 1) TABLESAMPLE SYSTEM (5 PERCENT) REPEATABLE (3), y",
+            "SELECT * FROM t WITH (`x` = 1) TABLESAMPLE SYSTEM (5 PERCENT) REPEATABLE (3) AS `t`, y",
+        ),
+        ("SELECT * FROM t WITH ('x' = 1) o", "SELECT * FROM t WITH ('x' = 1) o"),
+        (
+            "SELECT db.a.id FROM x WHERE EXISTS (SELECT 1 FROM db.a)",
+            "SELECT db.a.id FROM x WHERE EXISTS (SELECT 1 FROM db.a AS `a`)",
+        ),
+        (
+            "SELECT * FROM db.a WHERE EXISTS (SELECT 1 FROM x WHERE x.id = db.a.id)",
+            "SELECT * FROM db.a AS `a` WHERE EXISTS (SELECT 1 FROM x WHERE x.id = `a`.id)",
+        ),
+        (
+            "SELECT * FROM ((SELECT 1) x JOIN db.a ON db.a.id = 1) WHERE db.a.id > 0",
+            "SELECT * FROM ((SELECT 1) x JOIN db.a AS `a` ON `a`.id = 1) WHERE `a`.id > 0",
+        ),
+        ("SELECT db.a.id, * EXCEPT (id) FROM db.a", "SELECT `a`.id, * EXCEPT (id) FROM db.a AS `a`"),
+    ],
+)
+def test_whole_names_before_columns_become_aliases(text: str, expected: str) -> None:
+    assert aliased(text, "db.a", "t") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "SELECT one.t.id, two.t.* FROM one.t JOIN two.t USING (id)",
+            "SELECT `c.one.t`.id, `c.two.t`.* FROM one.t AS `c.one.t` JOIN two.t AS `c.two.t` USING (id)",
+        ),
+        # Ambiguous, and left for Spark to say so.
+        (
+            "SELECT t.id FROM one.t JOIN two.t",
+            "SELECT t.id FROM one.t AS `c.one.t` JOIN two.t AS `c.two.t`",
+        ),
+        (
+            "SELECT 1 FROM one.t WHERE (SELECT x FROM two.t WHERE t.x = one.t.x)",
+            "SELECT 1 FROM one.t AS `c.one.t` WHERE (SELECT x FROM two.t AS `c.two.t` WHERE `c.two.t`.x = `c.one.t`.x)",
+        ),
+        (
+            "SELECT t.id, one.t.id FROM one.t UNION ALL SELECT t.id, two.t.id FROM two.t",
+            "SELECT t.id, `t`.id FROM one.t AS `t` UNION ALL SELECT t.id, `t`.id FROM two.t AS `t`",
+        ),
+        (
+            "SELECT one.t.id FROM one.t, parquet_db.t",
+            "SELECT `c.one.t`.id FROM one.t AS `c.one.t`, parquet_db.t",
+        ),
+        ("SELECT * FROM one.t, one.t", "SELECT * FROM one.t AS `t`, one.t AS `t`"),
+    ],
+)
+def test_tables_of_one_name_in_several_databases(text: str, expected: str) -> None:
+    assert aliased(text, "one.t", "two.t") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "qualifier", "expected"),
+    [
+        ("db.tbl.id = s.id", ("db", "tbl"), "t.id = s.id"),
+        ("tbl.id = s.id AND DB.Tbl . id > 1", ("db", "tbl"), "t.id = s.id AND t . id > 1"),
+        ("delta.`/a/b`.id = s.id", ("delta", "/a/b"), "t.id = s.id"),
+        ("`/a/b`.`x.y` = 1", ("delta", "/a/b"), "t.`x.y` = 1"),
+        ("s.tbl.id = x.db.tbl.id", ("db", "tbl"), "s.tbl.id = x.db.tbl.id"),
+        (
+            "f(tbl.id, 'tbl.id') -- tbl.id\n + tbl.x[tbl.i].tbl.y",
+            ("tbl",),
+            "f(t.id, 'tbl.id') -- tbl.id\n + t.x[t.i].tbl.y",
+        ),
+        ("tbl + db.tbl", ("db", "tbl"), "tbl + db.tbl"),
+        ("count(tbl.*), struct(db.tbl.*)", ("db", "tbl"), "count(t.*), struct(t.*)"),
+        ("db.tbl(1)", ("db",), "db.tbl(1)"),
+        ("a::tbl.x", ("tbl",), "a::tbl.x"),
+        ("cat.db.tbl.s.f", ("cat", "db", "tbl"), "t.s.f"),
+    ],
+)
+def test_qualifiers_are_replaced(text: str, qualifier: tuple[str, ...], expected: str) -> None:
+    assert replace_qualifier(text, qualifier, "t") == expected
