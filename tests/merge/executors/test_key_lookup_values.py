@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
 from combinations import combinations
 from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge.merge.executors.key_matching import find_pairs
 from merge.tables import EXECUTOR, made_once, rows
 
 if TYPE_CHECKING:
@@ -173,3 +176,27 @@ def test_strings_that_are_not_utf8(spark: SparkSession, tmp_path: Path) -> None:
     merge_sql(spark, f"MERGE INTO delta.`{path}` t USING not_utf8 s ON t.k = s.k {clauses}")
     found = DeltaTable.forPath(spark, path).toDF().selectExpr("hex(CAST(k AS BINARY)) AS k", "v")
     assert rows(found) == [("FFFD", 3), ("FFFE", 2)]
+
+
+def test_a_source_that_is_replaced_while_it_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The merge has the rows of one of the two, as by a plan that lets Spark read them."""
+    path, source = str(tmp_path / "t"), tmp_path / "source"
+    write_delta(spark.range(4).selectExpr("id", "id % 2 AS p"), path, partition_by=["p"])
+    source.mkdir()
+    schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
+    pq.write_table(pa.table([[2, 7], [0, 1]], schema=schema), source / "rows.parquet")
+
+    def replacing(*given: Any) -> Any:
+        found = find_pairs(*given)
+        pq.write_table(pa.table([[2, 8, 9], [0, 0, 1]], schema=schema), source / "rows.parquet")
+        return found
+
+    monkeypatch.setattr("deltamerge.merge.executors.key_lookup.find_pairs", replacing)
+    spark.read.parquet(str(source)).createOrReplaceTempView("replaced")
+    clauses = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING replaced s ON t.id = s.id {clauses}")
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0, 0), (1, 1), (3, 1), (8, 0), (9, 1)]
+    assert report.outcome.plan is not None
+    assert any("changed meanwhile" in each.reason for each in report.outcome.plan.source.declined)

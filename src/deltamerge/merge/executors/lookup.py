@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.staged_columns import StagedColumns
+from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.workers.key_index import KeyIndex
-from deltamerge.workers.staged_rows import StagedRows
+from deltamerge.workers.staged_rows import StagedRows, open_staged
 
 
 @dataclass(frozen=True)
@@ -31,3 +35,15 @@ class Lookup:
     execution: Execution
     recipe: LookupRecipe
     staged: StagedSource
+
+
+def opened_source(execution: Execution, rows: StagedRows, columns: Sequence[str]) -> pa.Table:
+    """Return columns of the source's rows, in this process.
+
+    Raises:
+        Declined: A file of the source is no longer the one that was looked at.
+    """
+    try:
+        return open_staged(execution.files, rows, columns)
+    except ValueError as error:
+        raise Declined("source", execution.plan.source.choice, str(error)) from error

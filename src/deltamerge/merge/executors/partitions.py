@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
-from deltamerge.merge.executors.lookup import Lookup, StagedSource
+from deltamerge.merge.executors.lookup import Lookup, StagedSource, opened_source
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.workers.row_pairs import (
     MOVED,
@@ -87,7 +87,7 @@ def moved_rows(
     wanted = {name for code, columns in moving.items() for name in _setting(staged, code, columns)}
     of_pairs = sorted(wanted & recipe.pair_values.names) if values is not None else []
     of_source = sorted(wanted.difference(of_pairs))
-    rows = open_staged(execution.files, staged.rows, of_source) if of_source else pa.table({})
+    rows = opened_source(execution, staged.rows, of_source) if of_source else pa.table({})
     computed = open_staged(execution.files, values, of_pairs) if values is not None and of_pairs else pa.table({})
     stay, moved = [], defaultdict[str, list[Pairs]](list)
     for pairs in found:
@@ -174,7 +174,7 @@ def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:
     columns, clause = execution.snapshot.metadata.partition_columns, staged.columns.clause
     inserts, clauses = staged.columns.inserts, [] if clause is None else [clause]
     wanted = [*clauses, *(_staged_name(clause_rows, column) for clause_rows in inserts.values() for column in columns)]
-    rows = open_staged(execution.files, staged.rows, list(dict.fromkeys(wanted)))
+    rows = opened_source(execution, staged.rows, list(dict.fromkeys(wanted)))
     is_new = unmatched(execution.files, [pairs.path for pairs in found], staged.row_count)
     taken_by = None if clause is None else rows.column(clause).cast(pa.int32())
     by_folders = defaultdict[str, list[_Numbers]](list)

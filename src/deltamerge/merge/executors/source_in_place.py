@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.executors.lookup import StagedSource
+from deltamerge.merge.executors.lookup import StagedSource, opened_source
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.spark_staging import (
     aliased,
@@ -34,7 +34,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
 from deltamerge.spark.tasks import collected
 from deltamerge.workers.decoded_files import DECODED_SCHEMA, decoding, decoding_work
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows, open_staged
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 from deltamerge.workers.table_columns import in_plain_types
 
 _SLASHES = re.compile("^file:/+")
@@ -118,7 +118,7 @@ def with_chosen(execution: Execution, source: StagedSource) -> StagedSource | No
     asked = {str(index): fields[index].name for index in columns.asked or [next(iter(columns.own.values()))]}
     if source.row_count * len(asked) > execution.limits.collected_values:
         return None
-    rows = open_staged(execution.files, replace(source.rows, names=asked), list(asked))
+    rows = opened_source(execution, replace(source.rows, names=asked), list(asked))
     numbers = {name: choice.of(rows) for name, choice in columns.chosen.items()}
     return _beside(execution, source, pa.table({**numbers, _place(execution): np.arange(len(rows))}))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamerge.merge.executors.lookup import Lookup, StagedSource
+from deltamerge.merge.executors.lookup import Lookup, StagedSource, opened_source
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import may_match_mask
@@ -16,7 +16,6 @@ from deltamerge.skipping.keys import Mask
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.workers.key_index import write_index
 from deltamerge.workers.source_keys import comparable_keys
-from deltamerge.workers.staged_rows import open_staged
 
 
 def with_keys(lookup: Lookup) -> tuple[Lookup, Mask]:
@@ -27,7 +26,7 @@ def with_keys(lookup: Lookup) -> tuple[Lookup, Mask]:
     if not lookup.staged.row_count:
         return lookup, files
     staged = with_index(lookup).staged
-    keys = open_staged(execution.files, staged.rows, list(dict.fromkeys(recipe.key_names)))
+    keys = opened_source(execution, staged.rows, list(dict.fromkeys(recipe.key_names)))
     staged = _with_keys_counted(staged, recipe, keys)
     staged = _with_gaps(staged, recipe, keys) if files.sum() > 1 else staged
     return replace(lookup, staged=staged), files
