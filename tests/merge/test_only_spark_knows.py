@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, sql, write_delta
-from merge.tables import CONNECT, rows
+from merge.tables import rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,6 @@ def test_a_function_that_takes_the_place_of_sparks(spark: SparkSession, tmp_path
         spark.conf.unset(order)
 
 
-@pytest.mark.skipif(CONNECT, reason="a Column of Connect says what its functions are")
 def test_a_function_in_python_of_the_name_of_sparks(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     write_delta(spark.createDataFrame([(1, 0)], "id INT, m INT"), str(path))

@@ -54,6 +54,9 @@ class Literal(Expression):
     data_type: str
 
     def sql(self) -> str:
+        if self.data_type in ("INT", "STRING") and self.known is not None:
+            # As people write them: these are read without Spark, a cast is not.
+            return _untyped(self.known)
         return literal(self.known, self.data_type)
 
     def value(self, scope: Scope) -> Any:

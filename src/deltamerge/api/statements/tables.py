@@ -49,9 +49,9 @@ class Tables:
         return DeltaTable(open_table(self.spark, location, self.options, ".".join(parts)))
 
     def is_of_another_provider(self, parts: Sequence[str]) -> bool:
-        """Return whether a name is one of a table of another provider or catalog, or of a view."""
+        """Return whether a name is one of a table of another provider or catalog, or of a view that is kept."""
         entry = catalog_entry(self.spark, parts)
-        return entry is not None and entry.provider != "delta"
+        return entry is not None and not entry.is_temporary and entry.provider != "delta"
 
     def has_other_table(self, name: TableName) -> bool:
         """Return whether the session's catalog has a table of another provider under a name."""
