@@ -18,6 +18,7 @@ from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.frame_columns import with_columns_by_name
+from deltamerge.merge.analysis.join_keys import types_of_expressions
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.analysis.skipped_updates import skipping_unchanged
@@ -67,6 +68,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         merge, metadata = table_after(snapshot, merge)
         expressions = (statement.condition, *(e for clause in statement.clauses for e in clause.expressions))
         references = MergeReferences(merge, replaced_operators(spark, (e.text for e in expressions)))
+        key_types = types_of_expressions(merge, references.on) if statement.has_source else {}
         merge = latest_per_key(merge, references.on.equi_keys)
     session = _session_facts(spark, command.table.store)
     context = PlanningContext(
@@ -79,6 +81,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         summary=None if statement.has_source else NO_ROWS,
         declined=command.ruled_out,
         returns_changes=command.returns_changes,
+        key_types=key_types,
     )
     check_change_data_names(context)
     return Execution(

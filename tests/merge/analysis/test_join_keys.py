@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 from pyspark.sql.types import (
     BinaryType,
@@ -30,8 +33,8 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from ..planning.merges import PEOPLE, UPSERT, Columns, merge_of
 
 
-def keys_of(merge: ResolvedMerge) -> PlainKeys | str:
-    found = plain_keys(merge, MergeReferences(merge).on)
+def keys_of(merge: ResolvedMerge, types: Mapping[str, DataType] = MappingProxyType({})) -> PlainKeys | str:
+    found = plain_keys(merge, MergeReferences(merge).on, types)
     return found.reason if isinstance(found, NoPlainKeys) else found
 
 
@@ -149,10 +152,7 @@ CHAR = StructField("k", StringType(), True, {"__CHAR_VARCHAR_TYPE_STRING": "char
             PEOPLE,
             "ON equates no column of the target with one of the source",
         ),
-        ("t.id = s.id * 2", PEOPLE, PEOPLE, "ON compares id with an expression or a nested field"),
-        ("t.id = abs(s.id)", PEOPLE, PEOPLE, "ON compares id with an expression or a nested field"),
-        ("t.id = s.s.x", PEOPLE, {"s": NESTED}, "ON compares id with an expression or a nested field"),
-        ("t.s.x = s.id", {"s": NESTED}, PEOPLE, "ON compares s with an expression or a nested field"),
+        ("t.s.x = s.id", {"s": NESTED}, PEOPLE, "ON compares a field of the target's column s"),
         ("t.name = s.id", PEOPLE, PEOPLE, "the key name is string in the target and bigint in the source"),
         (
             "t.k = s.k",
@@ -165,6 +165,35 @@ CHAR = StructField("k", StringType(), True, {"__CHAR_VARCHAR_TYPE_STRING": "char
 )
 def test_what_is_against_a_lookup(on: str, target: Columns, source: Columns, reason: str | None) -> None:
     assert found(on, target, source) == (reason or "ON equates a column of the target twice")
+
+
+@pytest.mark.parametrize(
+    ("on", "source", "types", "sources"),
+    [
+        ("t.id = s.id * 2", PEOPLE, {"s.id * 2": LongType()}, (None,)),
+        ("abs(s.n) = t.id AND t.name = s.name", PEOPLE, {"abs(s.n)": IntegerType()}, (None, 2)),
+        ("t.id = s.s.x", {"s": NESTED}, {}, (None,)),
+        ("t.id = s.s.x AND s.n > 5", {"s": NESTED, "n": LongType()}, {}, (None,)),
+    ],
+)
+def test_spark_computes_keys_of_the_source(
+    on: str, source: Columns, types: Mapping[str, DataType], sources: tuple[int | None, ...]
+) -> None:
+    keys = keys_of(merge_of(UPSERT, on, source=source), types)
+    assert isinstance(keys, PlainKeys)
+    assert (keys.source, keys.are_computed) == (sources, True)
+
+
+def test_a_key_that_on_guards_may_fail_to_be_computed() -> None:
+    expression, types = "CAST(s.name AS BIGINT)", {"CAST(s.name AS BIGINT)": LongType()}
+    guarded = merge_of(UPSERT, f"t.id = {expression} AND s.n > 5")
+    reason = "ON compares id with an expression, which may fail for source rows that ON rules out"
+    assert keys_of(guarded, types) == reason
+    of_target = merge_of(UPSERT, f"t.id = {expression} AND t.n > 5")
+    assert isinstance(keys_of(of_target, types), PlainKeys)
+    assert (
+        keys_of(of_target, {expression: StringType()}) == "the key id is bigint in the target and string in the source"
+    )
 
 
 def test_names_of_several_columns_are_no_keys() -> None:

@@ -319,10 +319,10 @@ def test_spark_evaluates_conditions_that_compute_of_the_target(spark: SparkSessi
     ("on", "clauses", "decision", "reason"),
     [
         (
-            "t.id = s.id + 1",
+            "t.id = s.id + 1 AND s.age > 0",
             "MATCHED THEN UPDATE SET *",
             "match",
-            "ON compares id with an expression or a nested field",
+            "ON compares id with an expression, which may fail for source rows that ON rules out",
         ),
         (
             "t.id = s.id",

@@ -61,7 +61,7 @@ DELETE = "WHEN MATCHED THEN DELETE"
 COUNT = "WHEN MATCHED THEN UPDATE SET n = t.n + s.n"
 COMPUTE = "WHEN MATCHED THEN UPDATE SET n = abs(t.n - s.n)"
 BY_KEY = "t.id = s.id"
-BY_EXPRESSION = "t.id = s.id + 1"
+BY_EXPRESSION = "t.id = s.id + 1 AND s.n > 0"
 
 _READER_FEATURES = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "variantType"})
 

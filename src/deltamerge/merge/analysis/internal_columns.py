@@ -71,6 +71,10 @@ class InternalColumns:
     def source(self, index: int) -> str:
         return f"{self.prefix}source_{index}"
 
+    def source_key(self, index: int) -> str:
+        """Return the name of a key that is computed of the source's row, by its position among the keys."""
+        return f"{self.prefix}source_key_{index}"
+
     def condition(self, action: str, index: int) -> str:
         return f"{self.prefix}{action}_condition_{index}_"
 

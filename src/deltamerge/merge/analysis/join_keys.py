@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql.types import ByteType, DataType, DecimalType, IntegerType, LongType, ShortType, StructField
@@ -43,20 +43,25 @@ class JoinKeys:
 
 @dataclass(frozen=True)
 class PlainKeys:
-    """Keys that are columns of both sides, which Arrow compares as Spark does.
+    """Keys that are columns of the target, which Arrow compares as Spark does with values of the source's rows.
 
     Args:
-        source: For each the position of the source's column that it equals.
+        source: For each the position of the source's column that it equals; None where Spark computes it of the row.
         compared: For each the type in which both sides are compared.
     """
 
     keys: tuple[JoinKey, ...] = ()
-    source: tuple[int, ...] = ()
+    source: tuple[int | None, ...] = ()
     compared: tuple[DataType, ...] = ()
 
     @property
     def target(self) -> tuple[str, ...]:
         return tuple(key.key.target.path[0] for key in self.keys)
+
+    @property
+    def are_computed(self) -> bool:
+        """Whether Spark computes a key of the source's row."""
+        return None in self.source
 
 
 @dataclass(frozen=True)
@@ -71,32 +76,30 @@ class NoPlainKeys:
     is_cast: bool = False
 
 
-def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | NoPlainKeys:
-    """Return the keys by which Arrow finds the matches, or what in ON is against that."""
+def plain_keys(merge: ResolvedMerge, on: ConditionShape, types: Mapping[str, DataType]) -> PlainKeys | NoPlainKeys:
+    """Return the keys by which Arrow finds the matches, or what in ON is against that.
+
+    Args:
+        types: As from `types_of_expressions`.
+    """
     if not on.equi_keys:
         return NoPlainKeys("ON equates no column of the target with one of the source")
     sources, compared, keys = [], [], []
     for key in on.equi_keys:
-        if key.source_path is None or len(key.source_path) > 1 or len(key.target.path) > 1:
-            return NoPlainKeys(f"ON compares {key.target.path[0]} with an expression or a nested field")
-        target = _only(merge.target_schema.fields, key.target.path[0])
-        source = _only(merge.source_schema.fields, key.source_path[0])
-        if target is None or source is None:
-            return NoPlainKeys(f"the key {key.target.path[0]} is not one column of each side, spelled alike")
-        column, given = merge.target_schema.fields[target], merge.source_schema.fields[source].dataType
-        types = (column.dataType.simpleString(), given.simpleString())
-        if CHAR_VARCHAR_TYPE in (column.metadata or {}):
-            return NoPlainKeys(f"the key {column.name} is {column.metadata[CHAR_VARCHAR_TYPE]}, which Spark may pad")
-        common = _compared_as(column.dataType, given)
-        if common is None and types[0] == types[1]:
+        given = types.get(key.source_sql) if key.source_path is None else type_at(merge.source_schema, key.source_path)
+        if len(key.target.path) > 1:
+            return NoPlainKeys(f"ON compares a field of the target's column {key.target.path[0]}")
+        column = merge.target_schema[key.target.path[0]]
+        if given is None or (key.source_path is None and _guards(on)):
             return NoPlainKeys(
-                f"the key {column.name} is of type {types[0]}, which Arrow does not compare as Spark does"
+                f"ON compares {column.name} with an expression, which may fail for source rows that ON rules out"
             )
-        if common is None:
-            reason = f"the key {column.name} is {types[0]} in the target and {types[1]} in the source"
-            return NoPlainKeys(reason, is_cast=True)
-        compared.append(common)
-        sources.append(source)
+        kind = _compared_as(column, given)
+        if isinstance(kind, NoPlainKeys):
+            return kind
+        compared.append(kind)
+        path = key.source_path or ()
+        sources.append(merge.source_schema.names.index(path[0]) if len(path) == 1 else None)
         keys.append(JoinKey(key, given, column.dataType))
     found = PlainKeys(tuple(keys), tuple(sources), tuple(compared))
     if len(set(found.target)) < len(keys):
@@ -104,7 +107,21 @@ def plain_keys(merge: ResolvedMerge, on: ConditionShape) -> PlainKeys | NoPlainK
     return found
 
 
-def _compared_as(target: DataType, source: DataType) -> DataType | None:
+def _compared_as(column: StructField, given: DataType) -> DataType | NoPlainKeys:
+    """Return the type in which Arrow compares a column with values of the source as Spark does."""
+    wanted, of_source = column.dataType.simpleString(), given.simpleString()
+    if CHAR_VARCHAR_TYPE in (column.metadata or {}):
+        return NoPlainKeys(f"the key {column.name} is {column.metadata[CHAR_VARCHAR_TYPE]}, which Spark may pad")
+    common = _common_type(column.dataType, given)
+    if common is not None:
+        return common
+    if wanted == of_source:
+        return NoPlainKeys(f"the key {column.name} is of type {wanted}, which Arrow does not compare as Spark does")
+    reason = f"the key {column.name} is {wanted} in the target and {of_source} in the source"
+    return NoPlainKeys(reason, is_cast=True)
+
+
+def _common_type(target: DataType, source: DataType) -> DataType | None:
     """Return the type that Spark casts both sides of a comparison to; None where Arrow would not see the same."""
     if isinstance(target, INTEGERS) and isinstance(source, INTEGERS):
         return max((target, source), key=lambda kind: INTEGERS.index(type(kind)))
@@ -116,21 +133,13 @@ def _compared_as(target: DataType, source: DataType) -> DataType | None:
     return target if name == source.simpleString() and name in PLAIN_KEY_TYPES else None
 
 
-def _only(fields: Sequence[StructField], name: str) -> int | None:
-    found = [index for index, field in enumerate(fields) if field.name.lower() == name.lower()]
-    return found[0] if len(found) == 1 and fields[found[0]].name == name else None
-
-
 def join_keys(merge: ResolvedMerge, on: ConditionShape) -> JoinKeys:
     """Return the keys that ON equates, with their types, in one analysis by Spark."""
     keys = _guarded_keys(merge, on)
     others = sum(conjunct.side != "target_only" for conjunct in on.conjuncts) - len(on.equi_keys)
     if not keys:
         return JoinKeys((), say_all=False)
-    columns = [F.expr(key.source_sql).alias(f"k{i}") for i, key in enumerate(keys)]
-    source = merge.statement.source
-    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
-    given = [field.dataType for field in frame.select(*columns).schema.fields]
+    given = _types(merge, [key.source_sql for key in keys])
     found = tuple(
         JoinKey(key, data_type, type_at(merge.target_schema, key.target.path))
         for key, data_type in zip(keys, given, strict=True)
@@ -138,9 +147,27 @@ def join_keys(merge: ResolvedMerge, on: ConditionShape) -> JoinKeys:
     return JoinKeys(found, say_all=not others)
 
 
+def types_of_expressions(merge: ResolvedMerge, on: ConditionShape) -> dict[str, DataType]:
+    """Return by its SQL the type of each key that is no column of the source, in one analysis by Spark."""
+    expressions = list(dict.fromkeys(key.source_sql for key in on.equi_keys if key.source_path is None))
+    return dict(zip(expressions, _types(merge, expressions), strict=True)) if expressions else {}
+
+
+def _types(merge: ResolvedMerge, expressions: Sequence[str]) -> list[DataType]:
+    columns = [F.expr(sql).alias(f"k{i}") for i, sql in enumerate(expressions)]
+    source = merge.statement.source
+    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
+    return [field.dataType for field in frame.select(*columns).schema.fields]
+
+
+def _guards(on: ConditionShape) -> list[str]:
+    """Return what ON requires of only the source's row."""
+    return [conjunct.text for conjunct in on.conjuncts if conjunct.side in ("source_only", "neither")]
+
+
 def _guarded_keys(merge: ResolvedMerge, on: ConditionShape) -> list[EquiKey]:
     """Return the keys, computed ones only for rows that may match: for others they may fail."""
-    guards = [c.text for c in on.conjuncts if c.side in ("source_only", "neither")]
+    guards = _guards(on)
     if not guards:
         return list(on.equi_keys)
     if merge.statement.condition.column is not None:

@@ -233,7 +233,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
         values=changes.values,
         of_pairs=changes.lookup.recipe.pair_values.names,
         identities=_identities(changes),
-        counted_by=next(iter(columns.own), None),
+        counted_by=next(iter((*columns.own, *columns.computed)), None),
         not_null=frozenset(
             _physical_path(execution, path) for path in table.not_null if path[0] not in partition_columns
         ),

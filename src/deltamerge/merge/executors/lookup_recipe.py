@@ -161,6 +161,12 @@ class LookupRecipe:
         """The names of the source's keys in the staged rows."""
         return [key.source for key in self.compared]
 
+    @property
+    def computed_keys(self) -> dict[str, str]:
+        """By their names in the staged rows the keys that Spark computes of the source's row, as SQL."""
+        keys = zip(self.key_names, self.keys.keys, self.keys.source, strict=True)
+        return {name: key.key.source_sql for name, key, index in keys if index is None}
+
 
 def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     """Return how a merge runs by key lookup, which must fit it."""
@@ -173,8 +179,15 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     return LookupRecipe(
         keys=keys,
         compared=tuple(
-            ComparedKey(merge.names.source(index), before[name].name, arrow_type(kind), key.key.null_safe)
-            for index, name, kind, key in zip(keys.source, keys.target, keys.compared, keys.keys, strict=True)
+            ComparedKey(
+                merge.names.source_key(number) if index is None else merge.names.source(index),
+                before[name].name,
+                arrow_type(kind),
+                key.key.null_safe,
+            )
+            for number, (index, name, kind, key) in enumerate(
+                zip(keys.source, keys.target, keys.compared, keys.keys, strict=True)
+            )
         ),
         changed=changed,
         clauses=clauses,

@@ -59,7 +59,8 @@ def source_in_place(
     wanted: dict[str, pa.DataType] = {}
     set_to = {name for clause in (*columns.updates.values(), *columns.inserts.values()) for name in clause.names}
     taken = [index for name, index in columns.own.items() if name in set_to]
-    looked_at = [*taken, *recipe.keys.source, *recipe.choices.source_columns, *sorted(recipe.pair_values.source)]
+    keys = [index for index in recipe.keys.source if index is not None]
+    looked_at = [*taken, *keys, *recipe.choices.source_columns, *sorted(recipe.pair_values.source)]
     for index in [*looked_at, *(() if columns.needs_spark else columns.asked)]:
         column = merge.source_schema.fields[index]
         kind = arrow_type(column.dataType)

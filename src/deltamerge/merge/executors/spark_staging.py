@@ -39,13 +39,16 @@ _ROW_BITS = 33
 
 
 @contextmanager
-def computing_for_all(execution: Execution, columns: StagedColumns) -> Iterator[None]:
+def computing_for_all(execution: Execution, recipe: LookupRecipe, columns: StagedColumns) -> Iterator[None]:
     """Decline values that cannot be computed: of rows that match nothing nobody may ask for them."""
     try:
         yield
     except SPARK_ERRORS as error:
         if not columns.computed or is_lost_source(error) or is_stopped(error):
             raise
+        if recipe.computed_keys:
+            reason = "a key, value or condition cannot be computed for every source row"
+            raise Declined("match", "key_lookup", reason) from error
         reason = "a value or condition cannot be computed for every source row"
         raise Declined("changed_rows", execution.plan.changed_rows.choice, reason) from error
 
@@ -169,6 +172,7 @@ def evaluated_rows(execution: Execution, recipe: LookupRecipe, source: DataFrame
     """Evaluate the clauses on the source's rows; all columns get internal names."""
     merge, names = execution.merge, execution.merge.names
     rows = source_rows(source, merge)
+    rows = rows.adding([(name, F.expr(sql)) for name, sql in recipe.computed_keys.items()])
     if recipe.by_spark:
         return rows.renamed().frame
     clauses = recipe.clauses

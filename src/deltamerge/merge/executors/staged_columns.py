@@ -67,7 +67,8 @@ def columns_to_stage(execution: Execution, recipe: LookupRecipe) -> StagedColumn
     """Return what is staged of each source row: all of it where Spark writes the rows."""
     if recipe.by_spark:
         names = execution.merge.names
-        return StagedColumns({names.source(index): index for index in range(len(execution.merge.source_schema))})
+        own = {names.source(index): index for index in range(len(execution.merge.source_schema))}
+        return StagedColumns(own, computed={name: F.col(name) for name in recipe.computed_keys})
     return _written_columns(execution, recipe)
 
 
@@ -75,7 +76,10 @@ def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumn
     merge, arrow, names = execution.merge, execution.context.arrow, execution.merge.names
     columns, clauses = _Columns(execution, recipe), recipe.clauses
     for index in recipe.keys.source:
-        columns.of_source(index)
+        if index is not None:
+            columns.of_source(index)
+    for name in recipe.computed_keys:
+        columns.compute(name, F.col(name))
     of_pairs = recipe.pair_values
     updated = {
         update.code: ClauseRows(

@@ -20,10 +20,11 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     """
     steps, in_place = execution.steps, execution.plan.source.choice == "in_place"
     columns = columns_to_stage(execution, recipe)
+    computing = computing_for_all(execution, recipe, columns)
     if execution.plan.source.choice == "none":
         return StagedSource(columns, StagedRows(()), row_count=0, bytes=0, bytes_in_memory=0, summary=NO_ROWS)
     if not in_place:
-        with steps.step("materialize_source", "materializing the source"), computing_for_all(execution, columns):
+        with steps.step("materialize_source", "materializing the source"), computing:
             return _are_there(execution, stage_computed(execution, recipe, columns))
     with steps.step("plan_source", "looking at the source"):
         source, files = source_in_place(execution, recipe, columns)
@@ -34,7 +35,7 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
         chosen = None if columns.needs_spark else with_chosen(execution, source)
     if chosen is not None:
         return chosen
-    with steps.step("materialize_source", "materializing the source"), computing_for_all(execution, columns):
+    with steps.step("materialize_source", "materializing the source"), computing:
         return _are_there(execution, with_computed(execution, recipe, source, files))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+
+from pyspark.sql.types import DataType
 
 from deltamerge.log.features.column_mapping import ID
 from deltamerge.log.features.type_widening import TYPE_CHANGES
@@ -50,6 +53,7 @@ class PlanningContext:
     Args:
         summary: What is known of the source once it was read.
         returns_changes: Whether the changed rows are asked for.
+        key_types: By its SQL the type of each key in ON that is no column of the source.
     """
 
     merge: ResolvedMerge
@@ -61,6 +65,7 @@ class PlanningContext:
     summary: SourceSummary | None = None
     declined: tuple[Alternative, ...] = ()
     returns_changes: bool = False
+    key_types: Mapping[str, DataType] = field(default_factory=dict)
 
     @cached_property
     def arrow(self) -> ArrowClauses:
@@ -73,7 +78,7 @@ class PlanningContext:
         if not self.merge.statement.has_source:
             return PlainKeys()
         on = self.references.on
-        found = plain_keys(self.merge, on)
+        found = plain_keys(self.merge, on, self.key_types)
         if isinstance(found, NoPlainKeys) or len(on.equi_keys) == len(on.conjuncts):
             return found
         if self.arrow.on_filters is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from deltamerge.merge.analysis.join_keys import PlainKeys
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import Fits, Operator, always, no, yes
@@ -13,6 +14,8 @@ def in_place(context: PlanningContext, _: str) -> Fits:
     """PyArrow reads the Parquet files of the source."""
     if context.conf.materialize_source == "all":
         return no("spark.databricks.delta.merge.materializeSource is all")
+    if isinstance(context.plain_keys, PlainKeys) and context.plain_keys.are_computed:
+        return no("ON compares a key with an expression, which Spark computes of the source's rows")
     return yes("the source is nothing but Parquet files, which PyArrow reads")
 
 
