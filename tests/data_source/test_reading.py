@@ -54,6 +54,32 @@ def table(registered: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return path
 
 
+def test_char_partitions_are_padded(registered: SparkSession, tmp_path: Path) -> None:
+    """Also where their writer has not padded the values in the log."""
+    path = tmp_path / "t"
+    builder = DeltaTable.create(registered).location(str(path)).addColumn("id", "BIGINT")
+    builder.addColumn("c", "CHAR(4)").addColumn("v", "VARCHAR(4)").partitionedBy("c", "v").execute()
+    write_delta(registered.sql("SELECT 1L AS id, 'x' AS c, 'y' AS v"), str(path), mode="append")
+    log = path / "_delta_log" / f"{1:020}.json"
+    log.write_text(log.read_text().replace('"c":"x   "', '"c":"x"'))
+    for checksum in log.parent.glob("*.crc"):
+        checksum.unlink()
+    assert read(registered, path).collect()[0].asDict() == {"id": 1, "c": "x   ", "v": "y"}
+    assert read(registered, path).where("c = 'x   '").count() == 1
+
+
+@pytest.mark.parametrize("day", ["+10000-01-01", "-0001-01-01"])
+def test_partitions_of_years_that_python_lacks(registered: SparkSession, tmp_path: Path, day: str) -> None:
+    frame = registered.sql(
+        f"SELECT 1 AS id, DATE'{day}' AS d, TIMESTAMP'{day} 00:00:00' AS i, TIMESTAMP_NTZ'{day} 00:00:00' AS n"
+    )
+    frame.write.format("delta").mode("append").option("partitionBy", '["d", "i", "n"]').save(str(tmp_path / "t"))
+    shown = ["CAST(d AS STRING)", "CAST(i AS STRING)", "CAST(n AS STRING)"]
+    expected = [(day, f"{day} 00:00:00", f"{day} 00:00:00")]
+    for found in (read(registered, tmp_path / "t"), DeltaTable.forPath(registered, str(tmp_path / "t")).toDF()):
+        assert found.selectExpr(*shown).collect() == expected
+
+
 @pytest.mark.sessions
 def test_versions(registered: SparkSession, table: str) -> None:
     assert read(registered, table).count() == 9

@@ -152,7 +152,7 @@ class TableRead:
             columns.append(part)
             if field.name.lower() in names:
                 physical = stored_part(found, field.dataType, target.type, "name" if mode != NONE else NONE).name
-                partitions.append(PartitionColumn(field.name, physical, target.type))
+                partitions.append(PartitionColumn(field.name, physical, target.type, part.shape.pad))
         expected = expected_columns(of_table, snapshot.metadata.partition_columns, mode)
         rows = RowsOfTable(request.files, request.path, arrow, tuple(columns), expected, _BATCH_ROWS)
         return TableRead(request, snapshot, rows, tuple(partitions))
