@@ -73,11 +73,16 @@ def test_partitions_of_years_that_python_lacks(registered: SparkSession, tmp_pat
     frame = registered.sql(
         f"SELECT 1 AS id, DATE'{day}' AS d, TIMESTAMP'{day} 00:00:00' AS i, TIMESTAMP_NTZ'{day} 00:00:00' AS n"
     )
-    frame.write.format("delta").mode("append").option("partitionBy", '["d", "i", "n"]').save(str(tmp_path / "t"))
+    frame.write.format("delta").mode("append").option("partitionBy", "d,i,n").save(str(tmp_path / "t"))
     shown = ["CAST(d AS STRING)", "CAST(i AS STRING)", "CAST(n AS STRING)"]
     expected = [(day, f"{day} 00:00:00", f"{day} 00:00:00")]
     for found in (read(registered, tmp_path / "t"), DeltaTable.forPath(registered, str(tmp_path / "t")).toDF()):
         assert found.selectExpr(*shown).collect() == expected
+
+
+def test_a_partitions_folder_is_no_table(registered: SparkSession, table: str) -> None:
+    with pytest.raises(Exception, match=r"is a partition of it: .*\.load\('.*/t'\)\.where\(\"p = '1'\"\)"):
+        read(registered, f"{table}/p=1")
 
 
 @pytest.mark.sessions
