@@ -85,6 +85,20 @@ def test_a_partitions_folder_is_no_table(registered: SparkSession, table: str) -
         read(registered, f"{table}/p=1")
 
 
+def test_columns_of_several_tables_are_none_of_them(registered: SparkSession, table: str, tmp_path: Path) -> None:
+    """Files have the metadata that their columns had in the catalog."""
+    registered.sql(f"CREATE TABLE copied_columns USING delta LOCATION '{table}'")
+    try:
+        given = registered.table("copied_columns").selectExpr("id", "p", "s || 'x' AS s", "1 AS more")
+        given.write.parquet(str(tmp_path / "files"))
+        schema = registered.read.parquet(str(tmp_path / "files")).schema
+        with pytest.raises(Exception, match="DELTA_TABLE_PATH_NOT_GIVEN"):
+            registered.read.format("delta").schema(schema).load().collect()
+        assert registered.table("copied_columns").count() == 9
+    finally:
+        registered.sql("DROP TABLE copied_columns")
+
+
 @pytest.mark.sessions
 def test_versions(registered: SparkSession, table: str) -> None:
     assert read(registered, table).count() == 9
