@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -213,6 +214,25 @@ def test_columns(spark: SparkSession, tmp_path: Path, run: Run) -> None:
     run("ALTER TABLE @t ALTER COLUMN id DROP NOT NULL")
     run("INSERT INTO @t (v, gone) VALUES (3, DEFAULT)")
     assert run("SELECT gone FROM @t WHERE id IS NULL") == [("D",)]
+
+
+def test_columns_are_changed_in_one_commit(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    run(
+        "CREATE TABLE @t (a INT, b INT, s STRUCT<x: INT>) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    )
+    run("ALTER TABLE @t ALTER COLUMN a COMMENT 'x', b TYPE BIGINT, s.x COMMENT 'z'")
+    operation, parameters = last_commit(spark, tmp_path)
+    assert operation == "CHANGE COLUMNS"
+    assert [column["name"] for column in json.loads(parameters["columns"])] == ["a", "b", "s.x"]
+    assert run("DESCRIBE @t")[:2] == [("a", "int", "x"), ("b", "bigint", None)]
+    run("ALTER TABLE @t ALTER COLUMN a COMMENT 'y', b FIRST")
+    assert [row[0] for row in run("DESCRIBE @t")] == ["b", "a", "s"]
+    for changes in ("a COMMENT 'y', A FIRST", "s COMMENT 'y', s.x COMMENT 'w'"):
+        with pytest.raises(DeltaAnalysisException, match="NOT_SUPPORTED_CHANGE_SAME_COLUMN"):
+            run(f"ALTER TABLE @t ALTER COLUMN {changes}")
+    with pytest.raises(DeltaAnalysisException, match="nothing"):
+        run("ALTER TABLE @t ALTER COLUMN a COMMENT 'never', nothing COMMENT 'w'")
+    assert run("DESCRIBE @t")[1] == ("a", "int", "y")
 
 
 def test_a_limit_of_a_length_only_becomes_wider(run: Run) -> None:
