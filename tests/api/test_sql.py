@@ -12,6 +12,7 @@ from deltalake import DeltaTable as DeltaRs
 
 import deltamerge
 from deltamerge import DeltaTable
+from deltamerge.api.save_frame import Save, save_as_table
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaParseException,
@@ -430,12 +431,27 @@ def test_a_table_of_another_provider_counts_as_one_that_exists(spark: SparkSessi
             assert run(f"CREATE TABLE IF NOT EXISTS sql_there {rest}") == []
             with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
                 run(f"CREATE TABLE sql_there {rest}")
+        save_as_table(spark.range(2), "sql_there", Save("delta", "ignore"))
         assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_there")
         assert run("SELECT * FROM sql_there") == []
         with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
             run("CREATE TABLE IF NOT EXISTS another.db.t (a INT) USING delta")
     finally:
         run("DROP TABLE sql_there")
+
+
+def test_a_view_counts_as_one_that_exists(spark: SparkSession, run: Run) -> None:
+    run("CREATE VIEW sql_view AS SELECT 1 AS a")
+    try:
+        run("CREATE TABLE IF NOT EXISTS sql_view USING delta AS SELECT 2 AS a")
+        save_as_table(spark.range(2), "sql_view", Save("delta", "ignore"))
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            save_as_table(spark.range(2), "sql_view", Save("delta", "append"))
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            deltamerge.DeltaTable.createIfNotExists(spark).tableName("sql_view").addColumn("a", "INT").execute()
+        assert run("SELECT * FROM sql_view") == [(1,)]
+    finally:
+        run("DROP VIEW sql_view")
 
 
 def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(

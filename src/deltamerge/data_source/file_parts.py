@@ -15,7 +15,14 @@ from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
 from deltamerge.skipping.partition_values import BOOLEANS
-from deltamerge.skipping.timestamps import MICROS_PER_DAY, in_known_years, local_micros, parse_date, parse_instant, parse_timestamp
+from deltamerge.skipping.timestamps import (
+    MICROS_PER_DAY,
+    in_known_years,
+    local_micros,
+    parse_date,
+    parse_instant,
+    parse_timestamp,
+)
 from deltamerge.storage.store import Store
 from deltamerge.workers.table_columns import padded
 from deltamerge.workers.table_rows import FilePart
