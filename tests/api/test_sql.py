@@ -218,9 +218,8 @@ def test_columns(spark: SparkSession, tmp_path: Path, run: Run) -> None:
 
 
 def test_columns_are_changed_in_one_commit(run: Run, spark: SparkSession, tmp_path: Path) -> None:
-    run(
-        "CREATE TABLE @t (a INT, b INT, s STRUCT<x: INT>) USING delta TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-    )
+    widens = "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    run(f"CREATE TABLE @t (a INT, b INT, s STRUCT<x: INT>) USING delta {widens}")
     run("ALTER TABLE @t ALTER COLUMN a COMMENT 'x', b TYPE BIGINT, s.x COMMENT 'z'")
     operation, parameters = last_commit(spark, tmp_path)
     assert operation == "CHANGE COLUMNS"

@@ -39,9 +39,7 @@ def source(spark: SparkSession, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("how", ["merge", "append", "insert"])
-def test_new_columns_keep_their_comments_and_limits(
-    spark: SparkSession, tmp_path: Path, source: str, how: str
-) -> None:
+def test_new_columns_keep_their_comments_and_limits(spark: SparkSession, tmp_path: Path, source: str, how: str) -> None:
     path, auto_merge = str(tmp_path / "t"), "spark.databricks.delta.schema.autoMerge.enabled"
     sql(spark, f"CREATE TABLE delta.`{path}` (id INT) USING delta")
     if how == "merge":
