@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deltamerge import exceptions
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.sqlstates import SQLSTATES
+from deltamerge.sqlstates import _TABLE, SQLSTATES
 
 SOURCE = Path(__file__).parents[1] / "src" / "deltamerge"
 
@@ -43,6 +43,11 @@ def pattern(value: ast.expr) -> str:
 def test_every_raised_class_has_an_sqlstate() -> None:
     wrong = [f"{place} {wanted}" for wanted, place in raised() if not any(re.fullmatch(wanted, c) for c in SQLSTATES)]
     assert wrong == []
+
+
+def test_every_class_is_named_once() -> None:
+    names = [name for line in _TABLE.strip().splitlines() for name in line.split()[1:]]
+    assert sorted(names) == sorted(set(names))
 
 
 def test_every_class_of_the_table_is_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +12,7 @@ from deltalake import DeltaTable as DeltaRs
 
 import deltamerge
 from deltamerge import DeltaTable
+from deltamerge.api.save_frame import Save, save_as_table
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaParseException,
@@ -215,6 +217,24 @@ def test_columns(spark: SparkSession, tmp_path: Path, run: Run) -> None:
     assert run("SELECT gone FROM @t WHERE id IS NULL") == [("D",)]
 
 
+def test_columns_are_changed_in_one_commit(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    widens = "TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+    run(f"CREATE TABLE @t (a INT, b INT, s STRUCT<x: INT>) USING delta {widens}")
+    run("ALTER TABLE @t ALTER COLUMN a COMMENT 'x', b TYPE BIGINT, s.x COMMENT 'z'")
+    operation, parameters = last_commit(spark, tmp_path)
+    assert operation == "CHANGE COLUMNS"
+    assert [column["name"] for column in json.loads(parameters["columns"])] == ["a", "b", "s.x"]
+    assert run("DESCRIBE @t")[:2] == [("a", "int", "x"), ("b", "bigint", None)]
+    run("ALTER TABLE @t ALTER COLUMN a COMMENT 'y', b FIRST")
+    assert [row[0] for row in run("DESCRIBE @t")] == ["b", "a", "s"]
+    for changes in ("a COMMENT 'y', A FIRST", "s COMMENT 'y', s.x COMMENT 'w'"):
+        with pytest.raises(DeltaAnalysisException, match="NOT_SUPPORTED_CHANGE_SAME_COLUMN"):
+            run(f"ALTER TABLE @t ALTER COLUMN {changes}")
+    with pytest.raises(DeltaAnalysisException, match="nothing"):
+        run("ALTER TABLE @t ALTER COLUMN a COMMENT 'never', nothing COMMENT 'w'")
+    assert run("DESCRIBE @t")[1] == ("a", "int", "y")
+
+
 def test_a_limit_of_a_length_only_becomes_wider(run: Run) -> None:
     run("CREATE TABLE @t (v VARCHAR(2), c CHAR(2), s STRUCT<x: VARCHAR(2)>) USING delta")
     run("ALTER TABLE @t ALTER COLUMN v TYPE VARCHAR(3)")
@@ -410,12 +430,27 @@ def test_a_table_of_another_provider_counts_as_one_that_exists(spark: SparkSessi
             assert run(f"CREATE TABLE IF NOT EXISTS sql_there {rest}") == []
             with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
                 run(f"CREATE TABLE sql_there {rest}")
+        save_as_table(spark.range(2), "sql_there", Save("delta", "ignore"))
         assert ("Provider", "parquet", "") in run("DESCRIBE EXTENDED sql_there")
         assert run("SELECT * FROM sql_there") == []
         with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
             run("CREATE TABLE IF NOT EXISTS another.db.t (a INT) USING delta")
     finally:
         run("DROP TABLE sql_there")
+
+
+def test_a_view_counts_as_one_that_exists(spark: SparkSession, run: Run) -> None:
+    run("CREATE VIEW sql_view AS SELECT 1 AS a")
+    try:
+        run("CREATE TABLE IF NOT EXISTS sql_view USING delta AS SELECT 2 AS a")
+        save_as_table(spark.range(2), "sql_view", Save("delta", "ignore"))
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            save_as_table(spark.range(2), "sql_view", Save("delta", "append"))
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            deltamerge.DeltaTable.createIfNotExists(spark).tableName("sql_view").addColumn("a", "INT").execute()
+        assert run("SELECT * FROM sql_view") == [(1,)]
+    finally:
+        run("DROP VIEW sql_view")
 
 
 def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(

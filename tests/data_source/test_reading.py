@@ -54,6 +54,51 @@ def table(registered: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return path
 
 
+def test_char_partitions_are_padded(registered: SparkSession, tmp_path: Path) -> None:
+    """Also where their writer has not padded the values in the log."""
+    path = tmp_path / "t"
+    builder = DeltaTable.create(registered).location(str(path)).addColumn("id", "BIGINT")
+    builder.addColumn("c", "CHAR(4)").addColumn("v", "VARCHAR(4)").partitionedBy("c", "v").execute()
+    write_delta(registered.sql("SELECT 1L AS id, 'x' AS c, 'y' AS v"), str(path), mode="append")
+    log = path / "_delta_log" / f"{1:020}.json"
+    log.write_text(log.read_text().replace('"c":"x   "', '"c":"x"'))
+    for checksum in log.parent.glob("*.crc"):
+        checksum.unlink()
+    assert read(registered, path).collect()[0].asDict() == {"id": 1, "c": "x   ", "v": "y"}
+    assert read(registered, path).where("c = 'x   '").count() == 1
+
+
+@pytest.mark.parametrize("day", ["+10000-01-01", "-0001-01-01"])
+def test_partitions_of_years_that_python_lacks(registered: SparkSession, tmp_path: Path, day: str) -> None:
+    frame = registered.sql(
+        f"SELECT 1 AS id, DATE'{day}' AS d, TIMESTAMP'{day} 00:00:00' AS i, TIMESTAMP_NTZ'{day} 00:00:00' AS n"
+    )
+    frame.write.format("delta").mode("append").option("partitionBy", "d,i,n").save(str(tmp_path / "t"))
+    shown = ["CAST(d AS STRING)", "CAST(i AS STRING)", "CAST(n AS STRING)"]
+    expected = [(day, f"{day} 00:00:00", f"{day} 00:00:00")]
+    for found in (read(registered, tmp_path / "t"), DeltaTable.forPath(registered, str(tmp_path / "t")).toDF()):
+        assert found.selectExpr(*shown).collect() == expected
+
+
+def test_a_partitions_folder_is_no_table(registered: SparkSession, table: str) -> None:
+    with pytest.raises(Exception, match=r"is a partition of it: .*\.load\('.*/t'\)\.where\(\"p = '1'\"\)"):
+        read(registered, f"{table}/p=1")
+
+
+def test_columns_of_several_tables_are_none_of_them(registered: SparkSession, table: str, tmp_path: Path) -> None:
+    """Files have the metadata that their columns had in the catalog."""
+    registered.sql(f"CREATE TABLE copied_columns USING delta LOCATION '{table}'")
+    try:
+        given = registered.table("copied_columns").selectExpr("id", "p", "s || 'x' AS s", "1 AS more")
+        given.write.parquet(str(tmp_path / "files"))
+        schema = registered.read.parquet(str(tmp_path / "files")).schema
+        with pytest.raises(Exception, match="DELTA_TABLE_PATH_NOT_GIVEN"):
+            registered.read.format("delta").schema(schema).load().collect()
+        assert registered.table("copied_columns").count() == 9
+    finally:
+        registered.sql("DROP TABLE copied_columns")
+
+
 @pytest.mark.sessions
 def test_versions(registered: SparkSession, table: str) -> None:
     assert read(registered, table).count() == 9

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
 
 if TYPE_CHECKING:
@@ -61,6 +61,20 @@ def test_rows_keep_their_ids_through_two_merges(
     columns = {"k", "v", "p", "_metadata"}
     assert set(DeltaTable.forPath(spark, path).with_row_ids().columns) == columns
     assert set(DeltaTable.forPath(spark, path).toDF().columns) == columns - {"_metadata"}
+
+
+@pytest.mark.parametrize("columns", ["(k INT, v STRING) USING delta", "USING delta AS SELECT 7 AS k, 'x' AS v"])
+def test_a_table_that_is_replaced_goes_on_tracking_its_rows(spark: SparkSession, tmp_path: Path, columns: str) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS id UNION ALL SELECT 2"), path, properties=TRACKED)
+    before = DeltaTable.forPath(spark, path).table.snapshot().metadata.configuration
+    sql(spark, f"REPLACE TABLE delta.`{path}` {columns}")
+    assert DeltaTable.forPath(spark, path).table.snapshot().metadata.configuration == before
+    sql(spark, f"INSERT INTO delta.`{path}` VALUES (8, 'y')")
+    assert all(row[1] > 1 for row in tracked(spark, path).values())
+    sql(spark, f"REPLACE TABLE delta.`{path}` (k INT) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'false')")
+    after = DeltaTable.forPath(spark, path).table.snapshot().metadata.configuration
+    assert after["delta.enableRowTracking"] == "false"
 
 
 def test_ids_of_a_table_without_row_tracking_are_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -247,3 +247,25 @@ def test_switches_for_old_mistakes_are_refused(key: str, spark: SparkSession, tm
     assert files_below(path) == before
     spark.conf.set(KEY + key, "true")
     assert upsert(spark, path).run().version == 2
+
+
+TIME_CONDITIONS = ["ts > '2024-01-01'", "ts <= '2024-01-01'", "day < '2024-01-01'", "name > '2024'"]
+
+
+@pytest.mark.parametrize("condition", TIME_CONDITIONS)
+def test_times_are_compared_as_strings_where_the_session_does_so(
+    spark: SparkSession, tmp_path: Path, condition: str
+) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS id, 'a' AS name, TIMESTAMP'2024-01-01' AS ts, DATE'+10000-01-01' AS day"), path)
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    spark.conf.set("spark.sql.legacy.typeCoercion.datetimeToString.enabled", "true")
+    expected = DeltaTable.forPath(spark, path).toDF().where(condition).count()
+    on = merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT 1 AS key) s ON t.id = s.key AND t.{condition} "
+        "WHEN MATCHED THEN UPDATE SET id = 1",
+    )
+    assert on.metrics["numTargetRowsUpdated"] == expected
+    DeltaTable.forPath(spark, path).delete(condition)
+    assert DeltaTable.forPath(spark, path).toDF().count() == 1 - expected

@@ -178,17 +178,17 @@ def test_what_changes_no_data_changes_no_table(installed: SparkSession, tmp_path
 
 def test_rows_by_their_places_bring_further_columns_where_asked(installed: SparkSession) -> None:
     spark = installed
-    spark.sql("SELECT 1 AS a, 1 AS b").write.format("delta").saveAsTable("wider")
+    spark.sql("SELECT 1 AS a, 1 AS b").write.format("delta").saveAsTable("placed_wider")
     try:
         further = spark.sql("SELECT 2 AS x, 2 AS y, 2 AS c").write
         with pytest.raises(DeltaAnalysisException, match="DELTA_INSERT_COLUMN_ARITY_MISMATCH"):
-            further.insertInto("wider")
+            further.insertInto("placed_wider")
         spark.conf.set("spark.databricks.delta.schema.autoMerge.enabled", "true")
-        further.insertInto("wider")
-        assert sorted(spark.table("wider").columns) == ["a", "b", "c"]
-        assert rows(spark.table("wider").where("a = 2")) == [(2, 2, 2)]
+        further.insertInto("placed_wider")
+        assert sorted(spark.table("placed_wider").columns) == ["a", "b", "c"]
+        assert rows(spark.table("placed_wider").where("a = 2")) == [(2, 2, 2)]
     finally:
-        spark.sql("DROP TABLE wider")
+        spark.sql("DROP TABLE placed_wider")
 
 
 def test_a_table_that_is_like_another_has_none_of_its_rows(installed: SparkSession) -> None:

@@ -29,6 +29,10 @@ def alter(change: ast.Alteration) -> ast.AlterTable:
     return ast.AlterTable(T, change)
 
 
+def change(*changes: ast.ChangeColumn) -> ast.AlterTable:
+    return alter(ast.ChangeColumns(changes))
+
+
 CASES: dict[str, ast.Statement | None] = {
     "OPTIMIZE delta.`/a/b`": ast.Optimize(PATH, None, ()),
     "optimize '/a/b' where p = 'x' zorder by (a, `b c`)": ast.Optimize(
@@ -140,12 +144,17 @@ CASES: dict[str, ast.Statement | None] = {
     ),
     "ALTER TABLE t DROP COLUMNS (a, b.c)": alter(ast.DropColumns((("a",), ("b", "c")), if_exists=False)),
     "ALTER TABLE t RENAME COLUMN a.b TO c": alter(ast.RenameColumn(("a", "b"), "c")),
-    "ALTER TABLE t ALTER COLUMN a TYPE DECIMAL(10, 2)": alter(ast.ChangeColumn(("a",), data_type="DECIMAL(10, 2)")),
-    "ALTER TABLE t CHANGE COLUMN a SET NOT NULL": alter(ast.ChangeColumn(("a",), nullable=False)),
-    "ALTER TABLE t CHANGE a a INT COMMENT 'x' AFTER b": alter(
+    "ALTER TABLE t ALTER COLUMN a TYPE DECIMAL(10, 2)": change(ast.ChangeColumn(("a",), data_type="DECIMAL(10, 2)")),
+    "ALTER TABLE t CHANGE COLUMN a SET NOT NULL": change(ast.ChangeColumn(("a",), nullable=False)),
+    "ALTER TABLE t CHANGE a a INT COMMENT 'x' AFTER b": change(
         ast.ChangeColumn(("a",), data_type="INT", comment="x", position=("b",))
     ),
-    "ALTER TABLE t ALTER COLUMN a DROP DEFAULT": alter(ast.ChangeColumn(("a",), default="")),
+    "ALTER TABLE t ALTER COLUMN a DROP DEFAULT": change(ast.ChangeColumn(("a",), default="")),
+    "ALTER TABLE t ALTER COLUMN a COMMENT 'x', b.c TYPE BIGINT, d FIRST": change(
+        ast.ChangeColumn(("a",), comment="x"),
+        ast.ChangeColumn(("b", "c"), data_type="BIGINT"),
+        ast.ChangeColumn(("d",), position="FIRST"),
+    ),
     "ALTER TABLE t CLUSTER BY NONE": alter(ast.ClusterBy(())),
     "ALTER TABLE t DROP FEATURE 'x' TRUNCATE HISTORY": alter(ast.DropFeature("x", truncates_history=True)),
     "ALTER TABLE t RENAME TO u": None,

@@ -34,27 +34,28 @@ def test_first_clause_that_is_true_takes_a_row() -> None:
     rows = pa.table({"3": [True, None, False, None], "5": [True, True, False, None]})
     choice = ClauseChoice(((0, has(3)), (1, has(5)), (2, None)), frozenset({0, 2}))
     assert choice.columns == {3, 5}
-    assert choice.of(rows).to_pylist() == [0, None, 2, 2]
-    assert choice.of(rows).type == pa.int32()
-    assert ClauseChoice(((4, has(3)),), frozenset({4})).of(rows).to_pylist() == [4, None, None, None]
+    assert choice.of(rows, len(rows)).to_pylist() == [0, None, 2, 2]
+    assert choice.of(rows, len(rows)).type == pa.int32()
+    assert ClauseChoice(((4, has(3)),), frozenset({4})).of(rows, len(rows)).to_pylist() == [4, None, None, None]
 
 
 def test_condition_without_columns() -> None:
     condition = Operation("=", (Constant(1, "whole"), Constant(1, "whole")))
     choice = ClauseChoice(((0, condition), (1, None)), frozenset({0, 1}))
     assert choice.columns == frozenset()
-    assert choice.of(pa.table({"0": [None, 1]})).to_pylist() == [0, 0]
+    assert choice.of(pa.table({"0": [None, 1]}), 2).to_pylist() == [0, 0]
+    assert choice.of(pa.table({}), 2).to_pylist() == [0, 0]
     never = Operation("=", (Constant(1, "whole"), Constant(2, "whole")))
-    assert ClauseChoice(((0, never),), frozenset({0})).of(pa.table({"0": [1]})).to_pylist() == [None]
+    assert ClauseChoice(((0, never),), frozenset({0})).of(pa.table({"0": [1]}), 1).to_pylist() == [None]
 
 
 def test_no_clause_takes_no_row() -> None:
-    assert ClauseChoice((), frozenset()).of(pa.table({"0": [1, 2]})).to_pylist() == [None, None]
+    assert ClauseChoice((), frozenset()).of(pa.table({"0": [1, 2]}), 2).to_pylist() == [None, None]
 
 
 def test_no_rows() -> None:
     rows = pa.table({"3": pa.array([], pa.bool_())})
-    assert ClauseChoice(((0, has(3)),), frozenset({0})).of(rows).to_pylist() == []
+    assert ClauseChoice(((0, has(3)),), frozenset({0})).of(rows, 0).to_pylist() == []
 
 
 @pytest.mark.parametrize(

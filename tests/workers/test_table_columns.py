@@ -84,6 +84,37 @@ def test_partition_values_are_read_as_they_were_written(value: object, kind: pa.
     assert partition_value(string, kind, "UTC").to_pylist() == [None if value == "" else value]
 
 
+MICROS_OF_A_DAY = 86_400_000_000
+
+
+@pytest.mark.parametrize("days", [2_932_897, -719_893, -719_528, -719_162, 2_932_896, -4_371_920])
+def test_partition_values_of_years_that_python_lacks(days: int) -> None:
+    """They are spelled as Spark spells them: of the years 10000, -1, 0, 1, 9999 and -10000."""
+    day = {
+        2_932_897: "+10000-01-01",
+        -719_893: "-0001-01-01",
+        -719_528: "0000-01-01",
+        -719_162: "0001-01-01",
+        2_932_896: "9999-12-31",
+        -4_371_920: "-10000-02-03",
+    }[days]
+    micros = days * MICROS_OF_A_DAY + 3_600_000_500
+    for kind, value, string in (
+        (pa.date32(), days, day),
+        (pa.timestamp("us", "UTC"), micros, f"{day}T01:00:00.000500Z"),
+        (pa.timestamp("us"), micros, f"{day} 01:00:00.0005"),
+    ):
+        integers = pa.int32() if pa.types.is_date(kind) else pa.int64()
+        column = pa.array([value, None], integers).cast(kind)
+        assert partition_strings(column).to_pylist() == [string, None]
+        assert partition_value(string, kind, "Europe/Berlin").cast(integers).to_pylist() == [value]
+
+
+def test_times_of_far_years_without_an_offset_are_not_guessed() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        partition_value("+10000-01-01 00:00:00", pa.timestamp("us", "UTC"), "Europe/Berlin")
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
 def test_an_empty_partition_value_is_null(kind: pa.DataType) -> None:
     column = pa.array(["", "a", None], pa.string()).cast(kind)

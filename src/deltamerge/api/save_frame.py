@@ -174,7 +174,10 @@ def find_table(spark: SparkSession, name: str) -> DeltaTable | None:
 
 def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
     """Write a frame to the table of a name."""
-    found = find_table(frame.sparkSession, name)
+    tables, named = Tables(frame.sparkSession), TableName.of(parse_name(name))
+    if asked.mode == "ignore" and tables.has_other_table(named):
+        return
+    found = tables.called(named.parts)
     if found is not None and asked.mode != "error":
         save_to_table(frame, found.table, asked)
         return

@@ -183,30 +183,56 @@ def rename_column(table: Table, path: Sequence[str], to: str) -> None:
     commit_command(table, snapshot, "RENAME COLUMN", parameters, [metadata])
 
 
-def change_column(table: Table, change: ChangeColumn) -> None:
-    """Change a column's type, comment, default, place, or whether it may be NULL.
+def change_columns(table: Table, changes: Sequence[ChangeColumn]) -> None:
+    """Change columns' types, comments, defaults, places, or whether they may be NULL, in one commit.
 
     Delta: AlterTableChangeColumnDeltaCommand, which never makes a column NOT NULL; here one becomes it where no row has
     NULL.
     """
     snapshot = table.snapshot_to_write()
-    spelled, before = find_field(snapshot.schema, change.column)
-    after = _changed(snapshot, spelled, before, change)
-    schema = with_fields(snapshot.schema, spelled[:-1], partial(_placed, field=after, position=change.position))
+    schema, described, becomes_not_null = snapshot.schema, list[dict[str, object]](), list[tuple[str, ...]]()
+    paths = [find_field(schema, change.column)[0] for change in changes]
+    _check_changed_once(paths)
+    for path, change in zip(paths, changes, strict=True):
+        _, before = find_field(schema, path)
+        after = _changed(snapshot, path, before, change)
+        schema = with_fields(schema, path[:-1], partial(_placed, field=after, position=change.position))
+        if before.nullable and not after.nullable:
+            becomes_not_null.append(path)
+        described.append({**described_column(path[:-1], after), **_described_place(change.position)})
     old, new = spark_schema(snapshot), StructType.fromJson(json.loads(schema_to_json(schema)))
-    if change.default:
-        check_defaults(table.spark, StructType([field for field in new.fields if field.name == spelled[0]]))
-    if change.data_type is not None:
+    given = {path[0] for path, change in zip(paths, changes, strict=True) if change.default}
+    if given:
+        check_defaults(table.spark, StructType([field for field in new.fields if field.name in given]))
+    if any(change.data_type is not None for change in changes):
         check_dependents(old, new, snapshot.metadata.configuration)
         version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
         schema = with_type_changes(snapshot.schema, schema, version)
-    becomes_not_null = before.nullable and not after.nullable
-    if becomes_not_null:
-        _check_no_null(table, snapshot, spelled)
-    described = compact_json(described_column(spelled[:-1], after))
-    parameters = {"column": described, **_described_place(change.position)}
+    for path in becomes_not_null:
+        _check_no_null(table, snapshot, path)
+    operation, parameters = _described_changes(described)
     read = EVERYTHING_READ if becomes_not_null else NOTHING_READ
-    commit_command(table, snapshot, "CHANGE COLUMN", parameters, [_with_schema(snapshot, schema)], read=read)
+    commit_command(table, snapshot, operation, parameters, [_with_schema(snapshot, schema)], read=read)
+
+
+def _check_changed_once(paths: Sequence[tuple[str, ...]]) -> None:
+    for place, path in enumerate(paths):
+        if any(path[: len(other)] == other[: len(path)] for other in paths[:place]):
+            raise DeltaAnalysisException(
+                "NOT_SUPPORTED_CHANGE_SAME_COLUMN",
+                f"ALTER TABLE ALTER/CHANGE COLUMN is not supported for changing column {_name(path)} including its "
+                "nested fields multiple times in the same command. Use several statements.",
+                parameters={"fieldName": _name(path)},
+            )
+
+
+def _described_changes(described: Sequence[dict[str, object]]) -> tuple[str, dict[str, object]]:
+    """Return what the history calls changes of columns, and its parameters."""
+    if len(described) > 1:
+        return "CHANGE COLUMNS", {"columns": compact_json(described)}
+    (one,) = described
+    place = {key: value for key, value in one.items() if key == "position"}
+    return "CHANGE COLUMN", {"column": compact_json({k: v for k, v in one.items() if k not in place}), **place}
 
 
 def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change: ChangeColumn) -> LogField:

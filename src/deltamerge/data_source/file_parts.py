@@ -15,8 +15,16 @@ from deltamerge.log.features.deletion_vectors import deleted_rows
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
 from deltamerge.skipping.partition_values import BOOLEANS
-from deltamerge.skipping.timestamps import local_micros, parse_date, parse_instant, parse_timestamp
+from deltamerge.skipping.timestamps import (
+    MICROS_PER_DAY,
+    in_known_years,
+    local_micros,
+    parse_date,
+    parse_instant,
+    parse_timestamp,
+)
 from deltamerge.storage.store import Store
+from deltamerge.workers.table_columns import padded
 from deltamerge.workers.table_rows import FilePart
 from deltamerge.workers.vector_blocks import blocks_of
 
@@ -27,11 +35,22 @@ _DECIMALS = Context(prec=76, rounding=ROUND_HALF_UP)
 
 @dataclass(frozen=True)
 class PartitionColumn:
-    """A partition column: its name in the query, its name in the log, its type in Arrow."""
+    """A partition column.
+
+    Args:
+        name: Its name in the query.
+        physical: Its name in the log.
+        pad: The length to which strings are filled up with blanks; None for none.
+    """
 
     name: str
     physical: str
     type: pa.DataType
+    pad: int | None = None
+
+    def value_of(self, file: AddFile, time_zone: str) -> pa.Array:
+        """Return the value that all rows of a file have, as an array of one value."""
+        return padded(partition_value(file.partition_values.get(self.physical), self.type, time_zone), self.pad)
 
 
 def file_parts(
@@ -46,7 +65,7 @@ def file_parts(
     parts = []
     for number, file in enumerate(files):
         vector = file.deletion_vector
-        values = {c.name: partition_value(file.partition_values.get(c.physical), c.type, time_zone) for c in columns}
+        values = {column.name: column.value_of(file, time_zone) for column in columns}
         parts.append(
             FilePart(
                 located(store, decode_path(file.path)),
@@ -81,10 +100,11 @@ def _value(string: str, kind: pa.DataType, time_zone: str) -> pa.Array:
     elif pa.types.is_decimal(kind):
         value = Decimal(string).quantize(Decimal(1).scaleb(-kind.scale), context=_DECIMALS)
     elif pa.types.is_date(kind):
-        days = parse_date(string)
+        near, shift = in_known_years(string)
+        days = parse_date(near)
         if days is None:
             raise ValueError("not written as 2024-05-01")
-        return pa.array([days], pa.int32()).cast(kind)
+        return pa.array([days + shift], pa.int32()).cast(kind)
     elif pa.types.is_timestamp(kind):
         return pa.array([_micros(string, kind, time_zone)], pa.int64()).cast(kind)
     elif pa.types.is_binary(kind):
@@ -93,13 +113,14 @@ def _value(string: str, kind: pa.DataType, time_zone: str) -> pa.Array:
 
 
 def _micros(string: str, kind: pa.DataType, time_zone: str) -> int:
-    parsed = parse_timestamp(string)
+    near, shift = in_known_years(string)
+    parsed = parse_timestamp(near)
     if parsed is None:
         raise ValueError("not written as 2024-05-01 12:30:00")
-    micros = local_micros(parsed[0]) if kind.tz is None else parse_instant(string, time_zone)
-    if micros is None:
+    micros = local_micros(parsed[0]) if kind.tz is None else parse_instant(near, time_zone)
+    if micros is None or (shift and kind.tz is not None and parsed[1] is None):
         raise ValueError(f"it depends on the session's time zone {time_zone}, which Python does not know")
-    return micros
+    return micros + shift * MICROS_PER_DAY
 
 
 def grouped(request: Request, parts: Iterable[tuple[FilePart, int]]) -> list[Sequence[FilePart]]:

@@ -30,7 +30,7 @@ from deltamerge.scan.changes import CHANGE_COLUMNS
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.scan.file_types import arrow_schema
 from deltamerge.skipping.pruning import files_that_may_match
-from deltamerge.spark.catalog import LOCATION
+from deltamerge.spark.catalog import location_in, with_location
 from deltamerge.spark.nested_types import as_nullable, matching_inner_types
 from deltamerge.spark.table import spark_schema
 from deltamerge.workers.change_files import CHANGE_TYPE
@@ -49,9 +49,7 @@ def schema_of(options: Mapping[str, str], settings: Mapping[str, str]) -> tuple[
     schema = readable_schema(snapshot, request)
     if options.get("provider", "").lower() == "delta":
         # CREATE TABLE … USING delta LOCATION asks for the columns, and this is all that later queries know of it.
-        first, *others = schema.fields
-        located = T.StructField(first.name, first.dataType, True, {**first.metadata, LOCATION: request.path})
-        schema = T.StructType([located, *others])
+        schema = with_location(schema, request.path)
     return schema, snapshot.version
 
 
@@ -64,8 +62,7 @@ def plan_read(
         pinned: The version; None for the one that the options ask for.
     """
     if "path" not in options:
-        locations = (field.metadata[LOCATION] for field in schema.fields if LOCATION in field.metadata)
-        location = next(locations, None)
+        location = location_in(schema)
         options = options if location is None else {**options, "path": location}
     request = Request(options, settings)
     snapshot = _asked(request) if pinned is None else request.snapshot(pinned)
@@ -152,7 +149,7 @@ class TableRead:
             columns.append(part)
             if field.name.lower() in names:
                 physical = stored_part(found, field.dataType, target.type, "name" if mode != NONE else NONE).name
-                partitions.append(PartitionColumn(field.name, physical, target.type))
+                partitions.append(PartitionColumn(field.name, physical, target.type, part.shape.pad))
         expected = expected_columns(of_table, snapshot.metadata.partition_columns, mode)
         rows = RowsOfTable(request.files, request.path, arrow, tuple(columns), expected, _BATCH_ROWS)
         return TableRead(request, snapshot, rows, tuple(partitions))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException, DeltaTableNotFoundException
 from deltamerge.storage.store import Store, StoredFile
+from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
 
 LOG_FOLDER = "_delta_log"
 LAST_CHECKPOINT = f"{LOG_FOLDER}/_last_checkpoint"
@@ -248,13 +249,29 @@ def table_not_found(store: Store) -> DeltaTableNotFoundException:
     if store.is_local and not Path(store.root).exists():
         return DeltaTableNotFoundException(
             "DELTA_PATH_DOES_NOT_EXIST",
-            f"{store.root} doesn't exist: check the table's path.",
+            f"{store.root} doesn't exist: check the table's path.{_partition_hint(store.root)}",
             parameters={"path": store.root},
         )
     return DeltaTableNotFoundException(
         "DELTA_MISSING_DELTA_TABLE",
-        f"`{store.root}` is not a Delta table: it has no commits in {LOG_FOLDER}.",
+        f"`{store.root}` is not a Delta table: it has no commits in {LOG_FOLDER}.{_partition_hint(store.root)}",
         parameters={"tableName": store.root},
+    )
+
+
+def _partition_hint(path: str) -> str:
+    """Return how to read a partition, where a path looks like one of a table's partitions."""
+    root, values = path.rstrip("/"), list[str]()
+    while "=" in root.rpartition("/")[2]:
+        root, _, folder = root.rpartition("/")
+        name, _, value = map(unescape_path_name, folder.partition("="))
+        values.insert(0, f"{name} IS NULL" if value == NULL_PARTITION else f"{name} = '{value}'")
+    if not values:
+        return ""
+    condition = " AND ".join(values)
+    return (
+        f" If {root} is the table and this is a partition of it: "
+        f"spark.read.format('delta').load('{root}').where(\"{condition}\")."
     )
 
 

@@ -67,7 +67,8 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
             check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge)
         expressions = (statement.condition, *(e for clause in statement.clauses for e in clause.expressions))
-        references = MergeReferences(merge, replaced_operators(spark, (e.text for e in expressions)))
+        operators = replaced_operators(spark, (e.text for e in expressions))
+        references = MergeReferences(merge, operators, conf.compares_times_as_strings)
         key_types = types_of_expressions(merge, references.on) if statement.has_source else {}
         merge = latest_per_key(merge, references.on.equi_keys)
     session = _session_facts(spark, command.table.store)

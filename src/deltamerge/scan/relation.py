@@ -9,10 +9,13 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import quote
+
+_DESCRIBED = ("comment", CHAR_VARCHAR_TYPE)
 
 
 def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None) -> DataFrame:
@@ -29,10 +32,11 @@ def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None
         extra = ScanColumns.beside(schema.names)
         read = snapshot.files if files is None else files
         frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True)
-    return frame.select(*(_with_comment(field) for field in schema.fields))
+    return frame.select(*(_described(field) for field in schema.fields))
 
 
-def _with_comment(field: StructField) -> Column:
-    comment = {key: value for key, value in field.metadata.items() if key == "comment"}
+def _described(field: StructField) -> Column:
+    """Return a column with its comment, and with its length, by which Spark pads strings that CHAR is compared with."""
+    described = {key: value for key, value in field.metadata.items() if key in _DESCRIBED}
     column = F.col(quote(field.name))
-    return column.alias(field.name, metadata=comment) if comment else column
+    return column.alias(field.name, metadata=described) if described else column

@@ -20,6 +20,9 @@ MICROS_1973 = 94_694_400_000_000
 OFFSET_SLACK_MICROS = 60_000_000
 
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+# As Spark writes years that have not four digits.
+_FAR_YEAR = re.compile(r"([+-]\d{4,6}|0000)(?=-)", re.ASCII)
+_DAYS_OF_400_YEARS = 146_097
 _TIMESTAMP = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)"
     r"(?:[ T](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?"
@@ -83,6 +86,19 @@ def is_in_gap(value: datetime, zone: tzinfo) -> bool:
     """Return whether a zone's clocks never showed a local time, since they were put forward over it."""
     before, after = (value.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
     return before is not None and after is not None and before < after
+
+
+def in_known_years(string: str) -> tuple[str, int]:
+    """Return a date or time whose year is beyond 1 to 9999 with one among these, and how many days lie between both.
+
+    The calendar repeats itself after 400 years.
+    """
+    match = _FAR_YEAR.match(string)
+    if match is None:
+        return string, 0
+    year = int(match[0])
+    near = 2000 + year % 400
+    return f"{near}{string[match.end() :]}", (year - near) // 400 * _DAYS_OF_400_YEARS
 
 
 def parse_date(string: str) -> int | None:

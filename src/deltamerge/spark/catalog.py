@@ -37,6 +37,23 @@ def without_location(schema: StructType) -> StructType:
     return StructType(fields)
 
 
+def with_location(schema: StructType, location: str) -> StructType:
+    """Return a schema for the catalog with a table's location in the metadata of each column."""
+    fields = [StructField(f.name, f.dataType, f.nullable, {**f.metadata, LOCATION: location}) for f in schema.fields]
+    return StructType(fields)
+
+
+def location_in(schema: StructType) -> str | None:
+    """Return the location of the table whose columns these all are; None where there is no such table.
+
+    Columns take their metadata along into views, files and the schemas of frames, where they stand beside others.
+    """
+    locations = [field.metadata.get(LOCATION) for field in schema.fields]
+    found: str | None = next(iter(locations), None)
+    # Entries of release 0.2.0 have it in the first column alone.
+    return found if locations in ([found] * len(locations), [found] + [None] * (len(locations) - 1)) else None
+
+
 @dataclass(frozen=True)
 class CatalogEntry:
     """What the session's catalog has under a name.
@@ -142,9 +159,9 @@ def record_table(
         location: Where the table is stored; None for the place of a managed one.
     """
     place = location or warehouse_location(spark, quote_name(parts))
-    fields = [StructField(f.name, f.dataType, True, {**f.metadata, LOCATION: place}) for f in schema.fields]
+    columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
     try:
-        create_catalog_table(spark, quote_name(parts), location, StructType(fields), comment)
+        create_catalog_table(spark, quote_name(parts), location, with_location(columns, place), comment)
     except SPARK_ERRORS as error:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise

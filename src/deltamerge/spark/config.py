@@ -54,6 +54,7 @@ class MergeConf:
     session_time_zone: str = _setting("spark.sql.session.timeZone", "UTC")
     store_assignment_policy: str = _setting("spark.sql.storeAssignmentPolicy", "ANSI")
     ansi_enabled: bool = _setting("spark.sql.ansi.enabled", True)
+    datetime_to_string: bool = _setting("spark.sql.legacy.typeCoercion.datetimeToString.enabled", False)
     double_quoted_identifiers: bool = _setting("spark.sql.ansi.doubleQuotedIdentifiers", False)
     preserve_null_source_structs: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs", True)
     preserve_null_structs_of_star: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs.updateStar", True)
@@ -61,6 +62,11 @@ class MergeConf:
     optimize_write: bool | None = _setting(f"{PREFIX}optimizeWrite.enabled", None)
     optimize_write_bin_size: str = _setting(f"{PREFIX}optimizeWrite.binSize", "512m")
     auto_broadcast_join_threshold: str = _setting("spark.sql.autoBroadcastJoinThreshold", "10485760b")
+
+    @property
+    def compares_times_as_strings(self) -> bool:
+        """Whether dates and times become strings where they are compared with strings, as in Spark 2."""
+        return self.datetime_to_string and not self.ansi_enabled
 
     @property
     def merge_assignment_policy(self) -> str:

@@ -6,7 +6,7 @@ expression, None where it came from a Column.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -96,10 +96,16 @@ def leaves(node: Node) -> Iterator[Name | Literal | Opaque]:
 
 def without_operators(node: Node, ops: Collection[str]) -> Node:
     """Return a tree in which some operators are not looked into."""
-    if not ops or not isinstance(node, Operation):
+    return without_operations(node, lambda operation: operation.op in ops) if ops else node
+
+
+def without_operations(node: Node, is_left_out: Callable[[Operation], bool]) -> Node:
+    """Return a tree in which some operations are not looked into."""
+    if not isinstance(node, Operation):
         return node
-    if node.op not in ops:
-        return replace(node, operands=tuple(without_operators(operand, ops) for operand in node.operands))
+    if not is_left_out(node):
+        operands = tuple(without_operations(operand, is_left_out) for operand in node.operands)
+        return replace(node, operands=operands)
     opaque = [leaf for leaf in leaves(node) if isinstance(leaf, Opaque)]
     return Opaque(
         names=(*(leaf for leaf in leaves(node) if isinstance(leaf, Name)), *(n for leaf in opaque for n in leaf.names)),

@@ -103,12 +103,17 @@ class ClauseChoice:
         conditions = [condition for _, condition in self.clauses if condition is not None]
         return frozenset[int]().union(*map(columns_of, conditions))
 
-    def of(self, rows: pa.Table) -> pa.Array:
-        """Return the number of the first clause whose condition is TRUE, NULL where there is none (INT)."""
-        free = np.ones(len(rows), np.bool_)
-        numbers, is_returned = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.bool_)
+    def of(self, rows: pa.Table, count: int) -> pa.Array:
+        """Return the number of the first clause whose condition is TRUE, NULL where there is none (INT).
+
+        Args:
+            rows: The columns in the conditions; constants need none, and a table without columns has no rows.
+            count: How many rows they are.
+        """
+        free = np.ones(count, np.bool_)
+        numbers, is_returned = np.zeros(count, np.int32), np.zeros(count, np.bool_)
         for number, condition in self.clauses:
-            takes = free if condition is None else free & _is_true(evaluate(condition, rows), len(rows))
+            takes = free if condition is None else free & _is_true(evaluate(condition, rows), count)
             numbers[takes], is_returned[takes] = number, number in self.returned
             free = free & ~takes
         return pa.array(numbers, mask=~is_returned)

@@ -137,7 +137,7 @@ def _rows_of(file: _File, lookup: KeyLookup) -> pa.Table:
         read = read_columns(file.files, file.path, file.values, {**asked, **of_on})
         if len(read) and all(read.column(name).null_count == len(read) for name in asked):
             check_holds_any(file.files, file.path, [key.column for key in keys if key.column not in file.values])
-        admitted = None if on_target is None else on_target.choice.of(read).is_valid()
+        admitted = None if on_target is None else on_target.choice.of(read, len(read)).is_valid()
         rows = comparable(read, list(asked), keys, admitted).append_column("row", read["row"])
         if by_source is not None:
             rows = rows.append_column(_BY_SOURCE, _by_source_clauses(file, by_source))
@@ -146,7 +146,7 @@ def _rows_of(file: _File, lookup: KeyLookup) -> pa.Table:
 
 def _by_source_clauses(file: _File, by_source: RowChoice) -> pa.ChunkedArray:
     groups = read_row_groups(file.files, file.path, file.values, by_source.target, lambda first, end: first < end)
-    numbers = pa.chunked_array([by_source.choice.of(table) for table in groups], pa.int32())
+    numbers = pa.chunked_array([by_source.choice.of(table, len(table)) for table in groups], pa.int32())
     return pc.fill_null(pc.subtract(by_source_number(0), numbers), NO_CLAUSE).cast(pa.int32())
 
 
@@ -225,7 +225,8 @@ def _with_choice(file: _File, pairs: RowPairs, keys: OpenedKeys) -> RowPairs:
         matched = np.flatnonzero(sources != NO_SOURCE)
         both = {name: taken(table[name], rows[matched] - first) for name in choice.target}
         both |= {name: taken(source[column], sources[matched]) for name, column in choice.source.items()}
-        clauses[of_group.start + matched] = choice.choice.of(pa.table(both)).fill_null(NO_CLAUSE).to_numpy()
+        numbers = choice.choice.of(pa.table(both), len(matched))
+        clauses[of_group.start + matched] = numbers.fill_null(NO_CLAUSE).to_numpy()
     return RowPairs(pairs.rows, pairs.sources, clauses)
 
 

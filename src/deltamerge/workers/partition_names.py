@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^") | frozenset(chr(code) for code in range(1, 32))
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 (local times are counted, too)
+_MICROSECONDS_OF_A_DAY = 86_400_000_000
 
 
 def partition_folder(name: str, value: str | None) -> str:
@@ -44,8 +44,10 @@ def partition_strings(column: Any) -> pa.Array:  # noqa: ANN401
     """Return a partition column's values as strings."""
     encoded = column.dictionary_encode()
     plain = encoded.dictionary
-    if pa.types.is_timestamp(plain.type):
-        # Python's calendar lacks some, and knows no nanoseconds.
+    # Python's calendar ends with the year 9999, begins with the year 1, and knows no nanoseconds.
+    if pa.types.is_date(plain.type):
+        plain = plain.cast(pa.int32())
+    elif pa.types.is_timestamp(plain.type):
         plain = plain.cast(pa.int64())
     strings = pa.array([_string(value, column.type) for value in plain.to_pylist()], pa.string())
     return strings.take(encoded.indices) if len(strings) else pa.nulls(len(column), pa.string())
@@ -60,13 +62,20 @@ def _string(value: Any, kind: pa.DataType) -> str | None:  # noqa: ANN401
         return value.decode()
     if isinstance(value, Decimal):
         return format(value, "f")
-    if pa.types.is_timestamp(kind):
-        return _time(_EPOCH + timedelta(microseconds=value), is_instant=kind.tz is not None)
-    return str(value)
+    if pa.types.is_date(kind):
+        return _day(value)
+    return _time(value, is_instant=kind.tz is not None) if pa.types.is_timestamp(kind) else str(value)
 
 
-def _time(value: datetime, *, is_instant: bool) -> str:
-    if is_instant:
-        return value.isoformat(timespec="microseconds") + "Z"
-    string = value.isoformat(sep=" ", timespec="microseconds")
-    return string.rstrip("0").rstrip(".")
+def _day(days: int) -> str:
+    day = np.datetime64(days, "D")
+    year = int(day.astype("datetime64[Y]").astype(np.int64)) + 1970
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04d}{str(day)[-6:]}"
+
+
+def _time(micros: int, *, is_instant: bool) -> str:
+    days, micros = divmod(micros, _MICROSECONDS_OF_A_DAY)
+    seconds, micros = divmod(micros, 1_000_000)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micros:06d}"
+    return f"{_day(days)}T{clock}Z" if is_instant else f"{_day(days)} {clock}".rstrip("0").rstrip(".")

@@ -121,7 +121,7 @@ def comparable_keys(
     admitted = None
     if on_source is not None:
         seen = pa.table({name: rows.column(column) for name, column in of_on.items()})
-        admitted = on_source.choice.of(seen).is_valid()
+        admitted = on_source.choice.of(seen, len(rows)).is_valid()
     return comparable(rows, names, keys, admitted)
 
 

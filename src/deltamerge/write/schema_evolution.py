@@ -10,12 +10,15 @@ from pyspark.sql import types as T
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.type_widening import NEVER, can_widen
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.column_mapping import logical_type
+from deltamerge.spark.nested_types import nullable_type
 from deltamerge.write.align import find_field, same_name
+from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.table_commits import identified
 from deltamerge.write.table_features import check_evolution
 
+# Ids and names in files, expressions of generated columns and identities, types before, the place of a table.
+_OF_ONE_TABLE = ("delta.", "deltamerge.", "parquet.")
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
@@ -79,7 +82,7 @@ class _Merging:
         for field in source.fields:
             if find_field(target, field.name, case_sensitive=False) is None:
                 _refuse_void(field, above)
-                fields.append(T.StructField(field.name, logical_type(field.dataType), True))
+                fields.append(_added(field))
         return T.StructType(fields)
 
     def type(self, target: T.DataType, source: T.DataType, above: tuple[str, ...]) -> T.DataType:
@@ -106,6 +109,12 @@ class _Merging:
         if not _is_convertible(source, target):
             raise _incompatible(target, source, above)
         return target
+
+
+def _added(field: T.StructField) -> T.StructField:
+    """Return a new column or field: nullable, with its comment and length limit, but nothing of the table it is of."""
+    metadata = {k: v for k, v in field.metadata.items() if not (k.startswith(_OF_ONE_TABLE) or k == CURRENT_DEFAULT)}
+    return T.StructField(field.name, nullable_type(field.dataType, _added), True, metadata)
 
 
 def _log_name(data_type: T.DataType) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile, SetTransaction
 from deltamerge.log.features.clustering import FEATURE
+from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.scan.table_reads import surely_reads_table
@@ -99,9 +100,8 @@ def create_table(
     if rows is None:
         check_identity_columns(definition.schema, definition.partition_columns)
         check_generation_expressions(table.spark, definition.schema)
-    elif before is not None and _VECTORS in before.metadata.configuration:
-        # As delta-spark.
-        kept = {_VECTORS: before.metadata.configuration[_VECTORS]}
+    if before is not None:
+        kept = _kept_properties(before, with_vectors=rows is not None)
         definition = replace(definition, properties={**kept, **definition.properties})
     definition = _replacing(table, before, definition)
     entry = _created(mode, "" if rows is None else " AS SELECT", definition)
@@ -110,6 +110,17 @@ def create_table(
     else:
         asked = FrameWrite("error", notes=notes, file_options=file_options)
         _write_definition(table, rows, before, definition, asked, entry)
+
+
+def _kept_properties(before: Snapshot, *, with_vectors: bool) -> dict[str, str]:
+    """Return the properties that a table keeps when another definition takes its place.
+
+    As delta-spark: a table that tracks its rows goes on doing so, under the same names of hidden columns.
+    """
+    keys = {_VECTORS} if with_vectors else set[str]()
+    if materialized_columns(before.metadata) is not None:
+        keys |= {ENABLED, *COLUMN_NAMES}
+    return {key: value for key, value in before.metadata.configuration.items() if key in keys}
 
 
 def _replacing(table: Table, before: Snapshot | None, definition: TableDefinition) -> TableDefinition:

@@ -31,10 +31,10 @@ def test_which_clause_takes_a_source_row() -> None:
     assert choice is not None
     assert choice.columns == {1, 2}
     rows = pa.table({"1": pa.array([1, 2, None, 1], pa.int32()), "2": ["a", "a", "a", "b"]})
-    assert choice.of(rows).to_pylist() == [None, 1, 1, None]
+    assert choice.of(rows, len(rows)).to_pylist() == [None, 1, 1, None]
     both = found.source_choice(found.merge.matched, [0, 1])
     assert both is not None
-    assert both.of(rows).to_pylist() == [0, 1, 1, 0]
+    assert both.of(rows, len(rows)).to_pylist() == [0, 1, 1, 0]
 
 
 def test_which_clause_takes_a_pair() -> None:
@@ -43,7 +43,7 @@ def test_which_clause_takes_a_pair() -> None:
     assert choice is not None
     assert choice.columns == {1, 5}
     rows = pa.table({"1": pa.array([1, 2, None], pa.int32()), "5": pa.array([2, 1, 1], pa.int32())})
-    assert choice.of(rows).to_pylist() == [0, 1, 1]
+    assert choice.of(rows, len(rows)).to_pylist() == [0, 1, 1]
 
 
 def test_which_by_source_clause_takes_a_row() -> None:
@@ -51,7 +51,7 @@ def test_which_by_source_clause_takes_a_row() -> None:
     choice = found.by_source_choice([1])
     assert choice is not None
     assert choice.columns == {1}
-    assert choice.of(pa.table({"1": pa.array([9, 5, None], pa.int32())})).to_pylist() == [None, 1, 1]
+    assert choice.of(pa.table({"1": pa.array([9, 5, None], pa.int32())}), 3).to_pylist() == [None, 1, 1]
 
 
 @pytest.mark.parametrize(

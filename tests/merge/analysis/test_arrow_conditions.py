@@ -238,4 +238,4 @@ def test_condition_without_columns(spark: SparkSession) -> None:
     assert condition is not None
     choice = ClauseChoice(((0, condition), (1, None)), frozenset({0, 1}))
     assert choice.columns == frozenset()
-    assert choice.of(pa.table({"0": [None, 1]})).to_pylist() == [0, 0]
+    assert choice.of(pa.table({"0": [None, 1]}), 2).to_pylist() == [0, 0]

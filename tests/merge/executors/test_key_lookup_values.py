@@ -163,6 +163,24 @@ def test_rows_of_literals_are_as_many_as_the_sources(
     assert found["auto"][1] == 4
 
 
+@pytest.mark.parametrize("condition", ["true", "1 = 1", "1 = 0"])
+def test_a_constant_condition_beside_values_of_spark(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS id, 'a' AS v UNION ALL SELECT 2, 'b'"), path)
+    spark.sql("SELECT 1 AS id, 'c' AS v").createOrReplaceTempView("constant_condition")
+    spark.conf.set(EXECUTOR, "key_lookup")
+    try:
+        merge_sql(
+            spark,
+            f"MERGE INTO delta.`{path}` t USING constant_condition s ON t.id = s.id "
+            f"WHEN MATCHED AND {condition} THEN UPDATE SET v = upper(t.v || s.v)",
+        )
+    finally:
+        spark.conf.unset(EXECUTOR)
+    expected = "a" if condition == "1 = 0" else "AC"
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, expected), (2, "b")]
+
+
 def test_strings_that_are_not_utf8(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.sql("SELECT CAST(X'FFFE' AS STRING) AS k, 1 AS v"), path)

@@ -12,7 +12,7 @@ from deltamerge.api.statements import frames
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.alter_columns import (
     add_columns,
-    change_column,
+    change_columns,
     drop_columns,
     rename_column,
 )
@@ -41,7 +41,7 @@ _RUN: Mapping[type, Callable[[Table, Any], None]] = {
     ast.AddColumns: lambda table, change: add_columns(table, change.columns),
     ast.DropColumns: lambda table, change: drop_columns(table, change.columns, if_exists=change.if_exists),
     ast.RenameColumn: lambda table, change: rename_column(table, change.column, change.to),
-    ast.ChangeColumn: change_column,
+    ast.ChangeColumns: lambda table, change: change_columns(table, change.changes),
     ast.ClusterBy: lambda table, change: cluster_by(table, change.columns),
     ast.DropFeature: lambda table, change: drop_feature(table, change.name, truncate_history=change.truncates_history),
 }

@@ -14,7 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import as_datetime
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark import columns as F
-from deltamerge.spark.catalog import catalog_entry, delta_location, refuse_temporary_view
+from deltamerge.spark.catalog import catalog_entry, delta_location, names_another_catalog, refuse_temporary_view
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.statements.ast import TableName, TimeTravel
@@ -54,9 +54,10 @@ class Tables:
         return entry is not None and not entry.is_temporary and entry.provider != "delta"
 
     def has_other_table(self, name: TableName) -> bool:
-        """Return whether the session's catalog has a table of another provider under a name."""
-        entry = None if name.path is not None else catalog_entry(self.spark, name.parts)
-        return entry is not None and entry.provider not in ("", "delta")
+        """Return whether the session's catalog has a table of another provider, or a view that is kept, of a name."""
+        if name.path is not None or names_another_catalog(self.spark, name.parts):
+            return False
+        return self.is_of_another_provider(name.parts)
 
     def find(self, name: TableName) -> DeltaTable | None:
         """Open the table that a statement names, None where it is no Delta table."""

@@ -20,7 +20,6 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.scan.file_types import arrow_of_plain
-from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Name, conjuncts_of
 from deltamerge.sql.resolution import Relation, Scope
 from deltamerge.workers.conditions import ClauseChoice, Condition, Operation, RowCheck, columns_of
@@ -99,8 +98,7 @@ class ArrowClauses:
         """
         if check.generated is not None:
             return None
-        tree = read_condition(check.expression, self.merge.double_quoted_identifiers)
-        condition = arrow_condition(tree, self._written)
+        condition = arrow_condition(self.references.stored_tree(check.expression), self._written)
         if condition is None:
             return None
         return RowCheck(check.name, condition, {i: self._written.fields[i].name for i in columns_of(condition)})
@@ -157,7 +155,7 @@ class ArrowClauses:
         if sql is None:
             kind = plain_type(field)
             return None if kind is None else Literal(None, kind)
-        value = arrow_value(read_condition(sql, self.merge.double_quoted_identifiers), self._none)
+        value = arrow_value(self.references.stored_tree(sql), self._none)
         return None if value is None else assigned_value(value, field)
 
     @property
@@ -170,7 +168,7 @@ class ArrowClauses:
         sql = generation_expression(field)
         if sql is None:
             return None
-        value = arrow_value(read_condition(sql, self.merge.double_quoted_identifiers), self._written)
+        value = arrow_value(self.references.stored_tree(sql), self._written)
         return None if value is None else assigned_value(value, field)
 
 

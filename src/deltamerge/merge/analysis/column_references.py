@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
-from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StructField, StructType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StringType, StructField, StructType
 
 from deltamerge.merge.analysis.join_keys import INTEGERS
 from deltamerge.merge.analysis.resolved_merge import (
@@ -29,11 +29,23 @@ from deltamerge.spark.column_trees import read_classic_column, read_proto
 from deltamerge.spark.nested_types import contains
 from deltamerge.sql.condition_reader import NAMED_OPERATORS, read_condition
 from deltamerge.sql.conditions import ConditionShape, shape_of_tree
-from deltamerge.sql.expression import Literal, Name, Node, Opaque, leaves, names_in, unreadable, without_operators
+from deltamerge.sql.expression import (
+    Literal,
+    Name,
+    Node,
+    Opaque,
+    Operation,
+    leaves,
+    names_in,
+    unreadable,
+    without_operations,
+    without_operators,
+)
 from deltamerge.sql.merge_ast import ClauseKind, Expression
 from deltamerge.sql.resolution import FieldTree, Relation, Scope
 from deltamerge.write.align import same_shape
 
+_COMPARING = frozenset({"=", "<=>", "<>", "<", "<=", ">", ">=", "in", "between"})
 # Spark takes these words for functions where there is no column of the name.
 _CURRENT_TIME = frozenset({"current_date", "current_time", "current_timestamp", "localtimestamp"})
 
@@ -67,18 +79,39 @@ class MergeReferences:
 
     Args:
         replaced: The operators of trees for which the session has functions of its own; only Spark evaluates these.
+        times_as_strings: Whether the session compares dates and times with strings as strings; only Spark does.
     """
 
     merge: ResolvedMerge
     replaced: frozenset[str] = frozenset()
+    times_as_strings: bool = False
     _trees: dict[int, Node] = field(default_factory=dict, repr=False, compare=False)
 
     def tree(self, expression: Expression) -> Node:
         key = id(expression)
         if key not in self._trees:
-            tree = expression_tree(expression, self.merge.double_quoted_identifiers)
-            self._trees[key] = without_operators(tree, self.replaced)
+            self._trees[key] = self._evaluated(expression_tree(expression, self.merge.double_quoted_identifiers))
         return self._trees[key]
+
+    def stored_tree(self, sql: str) -> Node:
+        """Return the tree of an expression that the table has: a constraint, a default, that of a generated column."""
+        return self._evaluated(read_condition(sql, self.merge.double_quoted_identifiers))
+
+    def _evaluated(self, tree: Node) -> Node:
+        """Return a tree without what only Spark evaluates."""
+        found = without_operators(tree, self.replaced)
+        return without_operations(found, self._may_compare_times) if self.times_as_strings else found
+
+    def _may_compare_times(self, operation: Operation) -> bool:
+        """Return whether an operation compares a string with what may be a date or a time."""
+        has_string = any(isinstance(each, Literal) and isinstance(each.value, str) for each in operation.operands)
+        others = [each for each in operation.operands if not isinstance(each, Literal)]
+        return operation.op in _COMPARING and has_string and not all(map(self._is_string, others))
+
+    def _is_string(self, node: Node) -> bool:
+        place = self.either_column(node) if isinstance(node, Name) else None
+        fields = [*self.merge.target_schema.fields, *self.merge.source_schema.fields]
+        return place is not None and isinstance(fields[place].dataType, StringType)
 
     def _shape(self, expression: Expression, scope: Scope) -> ConditionShape:
         return shape_of_tree(self.tree(expression), scope)

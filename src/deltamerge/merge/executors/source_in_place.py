@@ -120,7 +120,7 @@ def with_chosen(execution: Execution, source: StagedSource) -> StagedSource | No
     if source.row_count * len(asked) > execution.limits.collected_values:
         return None
     rows = opened_source(execution, replace(source.rows, names=asked), list(asked))
-    numbers = {name: choice.of(rows) for name, choice in columns.chosen.items()}
+    numbers = {name: choice.of(rows, len(rows)) for name, choice in columns.chosen.items()}
     return _beside(execution, source, pa.table({**numbers, _place(execution): np.arange(len(rows))}))
 
 

@@ -65,7 +65,7 @@ def _read_change(cursor: Cursor) -> ast.Alteration | None:
     if cursor.accept("DROP"):
         return _read_drop(cursor)
     if cursor.peek() in ("ALTER", "CHANGE"):
-        return _read_column_change(cursor)
+        return _read_column_changes(cursor)
     return None
 
 
@@ -98,32 +98,43 @@ def _read_drop(cursor: Cursor) -> ast.Alteration | None:
     return ast.DropColumns(cursor.listed(lambda: cursor.name(where, "a column")), if_exists)
 
 
-def _read_column_change(cursor: Cursor) -> ast.ChangeColumn | ast.RenameColumn | None:
-    """Read ``ALTER COLUMN a TYPE …``, or Hive's ``CHANGE COLUMN a a type COMMENT …``."""
+def _read_column_changes(cursor: Cursor) -> ast.ChangeColumns | None:
+    """Read ``ALTER COLUMN a TYPE …, b COMMENT …``, or Hive's ``CHANGE COLUMN a a type COMMENT …``."""
     is_change = cursor.peek() == "CHANGE"
     cursor.index += 1
     cursor.accept("COLUMN")
     where = f"{_WHERE} {'CHANGE' if is_change else 'ALTER'} COLUMN"
-    change = ast.ChangeColumn(cursor.name(where, "a column"))
+    column = cursor.name(where, "a column")
+    first = _read_column_change(cursor, where, column)
+    if first is None:
+        found = _read_hive_change(cursor, where, column) if is_change else None
+        return None if found is None else ast.ChangeColumns((found,))
+    changes = [first]
+    while cursor.accept(","):
+        other = _read_column_change(cursor, where, cursor.name(where, "a column"))
+        if other is None:
+            return None
+        changes.append(other)
+    return ast.ChangeColumns(tuple(changes))
+
+
+def _read_column_change(cursor: Cursor, where: str, column: NameParts) -> ast.ChangeColumn | None:
+    """Read what becomes of a column; None where that is nothing known."""
+    change = ast.ChangeColumn(column)
     if cursor.accept("TYPE"):
-        change = replace(change, data_type=read_type(cursor, where))
-    elif cursor.accept("SET", "NOT", "NULL"):
-        change = replace(change, nullable=False)
-    elif cursor.accept("DROP", "NOT", "NULL"):
-        change = replace(change, nullable=True)
-    elif cursor.accept("SET", "DEFAULT"):
-        change = replace(change, default=read_default(cursor, where))
-    elif cursor.accept("DROP", "DEFAULT"):
-        change = replace(change, default="")
-    elif cursor.accept("COMMENT"):
-        change = replace(change, comment=read_string(cursor, where, "a comment"))
-    elif (position := read_position(cursor, where)) is not None:
-        change = replace(change, position=position)
-    elif is_change:
-        return _read_hive_change(cursor, where, change.column)
-    else:
-        return None
-    return change
+        return replace(change, data_type=read_type(cursor, where))
+    if cursor.accept("SET", "NOT", "NULL"):
+        return replace(change, nullable=False)
+    if cursor.accept("DROP", "NOT", "NULL"):
+        return replace(change, nullable=True)
+    if cursor.accept("SET", "DEFAULT"):
+        return replace(change, default=read_default(cursor, where))
+    if cursor.accept("DROP", "DEFAULT"):
+        return replace(change, default="")
+    if cursor.accept("COMMENT"):
+        return replace(change, comment=read_string(cursor, where, "a comment"))
+    position = read_position(cursor, where)
+    return None if position is None else replace(change, position=position)
 
 
 def _read_hive_change(cursor: Cursor, where: str, column: NameParts) -> ast.ChangeColumn | None:

@@ -377,7 +377,7 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class ChangeColumn:
-    """``ALTER COLUMN a …``; what is None stays.
+    """What becomes of a column; what is None stays.
 
     Args:
         default: SQL; the empty string drops the default.
@@ -389,6 +389,13 @@ class ChangeColumn:
     comment: str | None = None
     default: str | None = None
     position: Position = None
+
+
+@dataclass(frozen=True)
+class ChangeColumns:
+    """``ALTER COLUMN a …, b …``."""
+
+    changes: tuple[ChangeColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -414,7 +421,7 @@ Alteration: TypeAlias = (
     | AddColumns
     | DropColumns
     | RenameColumn
-    | ChangeColumn
+    | ChangeColumns
     | ClusterBy
     | DropFeature
 )
