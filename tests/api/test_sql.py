@@ -440,17 +440,17 @@ def test_a_table_of_another_provider_counts_as_one_that_exists(spark: SparkSessi
 
 
 def test_a_view_counts_as_one_that_exists(spark: SparkSession, run: Run) -> None:
-    run("CREATE VIEW sql_view AS SELECT 1 AS a")
+    run("CREATE VIEW sql_kept_view AS SELECT 1 AS a")
     try:
-        run("CREATE TABLE IF NOT EXISTS sql_view USING delta AS SELECT 2 AS a")
-        save_as_table(spark.range(2), "sql_view", Save("delta", "ignore"))
+        run("CREATE TABLE IF NOT EXISTS sql_kept_view USING delta AS SELECT 2 AS a")
+        save_as_table(spark.range(2), "sql_kept_view", Save("delta", "ignore"))
         with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
-            save_as_table(spark.range(2), "sql_view", Save("delta", "append"))
+            save_as_table(spark.range(2), "sql_kept_view", Save("delta", "append"))
         with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
-            deltamerge.DeltaTable.createIfNotExists(spark).tableName("sql_view").addColumn("a", "INT").execute()
-        assert run("SELECT * FROM sql_view") == [(1,)]
+            deltamerge.DeltaTable.createIfNotExists(spark).tableName("sql_kept_view").addColumn("a", "INT").execute()
+        assert run("SELECT * FROM sql_kept_view") == [(1,)]
     finally:
-        run("DROP VIEW sql_view")
+        run("DROP VIEW sql_kept_view")
 
 
 def test_an_insert_adds_columns_where_the_session_or_the_statement_asks(
