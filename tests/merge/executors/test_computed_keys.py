@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import NumberFormatException
+from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
@@ -15,6 +16,8 @@ from merge.tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, made_once, ro
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from deltamerge.api.merge_builder import DeltaMergeBuilder
 
 pytestmark = pytest.mark.sessions
 
@@ -114,22 +117,44 @@ def test_files_without_the_computed_keys_are_not_read(spark: SparkSession, tmp_p
     assert (report.metrics["numTargetRowsDeleted"], report.metrics["numTargetFilesAfterSkipping"]) == (1, 1)
 
 
+def casting(spark: SparkSession, path: str, *texts: str) -> DeltaMergeBuilder:
+    """Begins a merge of strings into a table with the ids 0, 1 and 2."""
+    write_delta(spark.range(3), path)
+    new = spark.createDataFrame([(text,) for text in texts], "text STRING")
+    return DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = CAST(s.text AS BIGINT)")
+
+
 @pytest.mark.quick
 def test_a_key_that_cannot_be_computed_fails_the_merge(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    write_delta(spark.range(3), path)
-    new = spark.createDataFrame([("1",), ("ten",)], "text STRING")
-    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = CAST(s.text AS BIGINT)")
     with pytest.raises(NumberFormatException, match="'ten'"):
-        merge.whenMatchedDelete().run()
+        casting(spark, path, "1", "ten").whenMatchedDelete().run()
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0,), (1,), (2,)]
 
 
 @pytest.mark.quick
 def test_computed_keys_that_repeat(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(MultipleSourceRowsException):
+        casting(spark, str(tmp_path / "t"), "1", "01").whenMatchedUpdate(set={"id": "5"}).run()
+
+
+def test_spark_writes_rows_that_computed_keys_find(spark: SparkSession, tmp_path: Path) -> None:
+    """PyArrow lacks the codec."""
+    path = str(tmp_path / "t")
+    spark.conf.set("spark.sql.parquet.compression.codec", "lz4")
+    report = casting(spark, path, "1", "02", "7").whenMatchedUpdate(set={"id": "t.id * 10 + length(s.text)"}).run()
+    plan = report.outcome.plan
+    assert plan is not None
+    assert (plan.name, plan.changed_rows.choice) == ("key_lookup", "spark")
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0,), (11,), (22,)]
+
+
+def test_fields_of_columns_are_keys(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.range(3), path)
-    new = spark.createDataFrame([("1",), ("01",)], "text STRING")
-    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = CAST(s.text AS BIGINT)")
-    with pytest.raises(MultipleSourceRowsException):
-        merge.whenMatchedUpdate(set={"id": "5"}).run()
+    new = spark.sql("SELECT named_struct('the id', 1L, 'x.y', 2L) AS `after it`")
+    for name in ("the id", "x.y"):
+        on = F.col("t.id") == F.col(f"s.`after it`.`{name}`")
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), on)
+        assert merge.whenMatchedDelete().run().metrics["numTargetRowsDeleted"] == 1
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0,)]
