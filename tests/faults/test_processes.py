@@ -63,8 +63,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def race(path: str, options: Mapping[str, str], folder: Path) -> list[dict[str, int]]:
-    """Lets writers finish their merges, some killed on the way; gives what they reported."""
+def race(path: str, options: Mapping[str, str], folder: Path) -> tuple[list[dict[str, int]], int]:
+    """Lets writers finish their merges, some killed on the way; gives what they reported, and the number of kills."""
     rng, kills = random.Random(1), 0
     until = time.monotonic() + SECONDS
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def race(path: str, options: Mapping[str, str], folder: Path) -> list[dict[str, 
                 running[number] = stack.enter_context(started(path, number, options, logs[number]))
                 kills, next_kill = kills + 1, time.monotonic() + rng.uniform(4, 12)
     lines = [line for log in logs for line in log.read_text().splitlines() if line.startswith('{"number"')]
-    return [json.loads(line) for line in lines]
+    return [json.loads(line) for line in lines], kills
 
 
 # The stores only where `make torture` asks for long races; HDFS's JARs come by Maven.
@@ -115,7 +115,7 @@ def test_counters(tmp_path: Path, where: str) -> None:
             hdfs.upload(tmp_path / "t", "/t")
             path = f"{hdfs.url}/t"
         began = time.monotonic()
-        reported = race(path, options, tmp_path)
+        reported, kills = race(path, options, tmp_path)
         if hdfs is not None:
             # delta-rs has no access to HDFS.
             hdfs.download("/t", tmp_path / "t")
@@ -128,5 +128,5 @@ def test_counters(tmp_path: Path, where: str) -> None:
         assert set(ids.values()) == {1}
         sums = {name: sum(line[name] for line in reported) for name in ("lost", "beside")}
         print(
-            f"{where}: {WRITERS} writers, {MERGES} merges each, {KILLS} kills: {sums}, {time.monotonic() - began:.0f} s"
+            f"{where}: {WRITERS} writers, {MERGES} merges each, {kills} kills: {sums}, {time.monotonic() - began:.0f} s"
         )
