@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.arguments import asked_options, column_name
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.statements.changes import placed
+from deltamerge.api.statements.changes import placed, with_fields_by_position
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
@@ -203,7 +203,7 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
 
 def insert_into(frame: DataFrame, found: DeltaTable, asked: Save) -> None:
     """Write a frame's columns, by their places, to an existing table."""
-    names = spark_schema(found.table.snapshot()).names
-    rows = placed(frame, found, names, evolves=_merges_schema(frame.sparkSession, asked))
+    schema = spark_schema(found.table.snapshot())
+    rows = placed(frame, found, schema.names, evolves=_merges_schema(frame.sparkSession, asked))
     mode = "overwrite" if asked.mode == "overwrite" else "append"
-    save_to_table(rows, found.table, replace(asked, mode=mode))
+    save_to_table(with_fields_by_position(rows, schema), found.table, replace(asked, mode=mode))

@@ -94,6 +94,39 @@ def unknown_fields(
     return found
 
 
+def named_by_position(source: DataType, target: DataType, column: str) -> DataType:
+    """Return a value's type with the names that its column's type has for the fields at the same places.
+
+    Args:
+        column: The column or field, for errors. Fields beyond the target's keep their names.
+
+    Raises:
+        DeltaAnalysisException: DELTA_INSERT_COLUMN_ARITY_MISMATCH. Delta: DeltaAnalysis.addCastsToStructs.
+    """
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        given, wanted = len(source.fields), len(target.fields)
+        if given < wanted:
+            raise DeltaAnalysisException(
+                "DELTA_INSERT_COLUMN_ARITY_MISMATCH",
+                f"Cannot write to column {column}, not enough nested fields; it has {wanted} field(s) but the inserted "
+                f"data has {given}. Give each field a value, NULL for instance.",
+                parameters={"columnName": column, "numColumns": str(wanted), "insertColumns": str(given)},
+            )
+        fields = [
+            StructField(f.name, named_by_position(g.dataType, f.dataType, f"{column}.{f.name}"), g.nullable, g.metadata)
+            for g, f in zip(source.fields, target.fields, strict=False)
+        ]
+        return StructType([*fields, *source.fields[wanted:]])
+    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
+        element = named_by_position(source.elementType, target.elementType, f"{column}.element")
+        return ArrayType(element, source.containsNull)
+    if isinstance(source, MapType) and isinstance(target, MapType):
+        key = named_by_position(source.keyType, target.keyType, f"{column}.key")
+        value = named_by_position(source.valueType, target.valueType, f"{column}.value")
+        return MapType(key, value, source.valueContainsNull)
+    return source
+
+
 def align(
     value: Column,
     source: DataType,

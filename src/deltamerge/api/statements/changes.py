@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_sql import merge_command
@@ -26,6 +27,7 @@ from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.qualifiers import replace_qualifier
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
 from deltamerge.sql.statements.changes import with_defaults
+from deltamerge.write.align import named_by_position
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
 from deltamerge.write.table_writer import FrameWrite
@@ -141,6 +143,7 @@ def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows, *, ev
     if not statement.by_name:
         further = evolves and not statement.columns
         frame = placed(frame, found, names, names_given=bool(statement.columns), evolves=further)
+    frame = with_fields_by_position(frame, schema)
     for name, value in fixed.items():
         frame = frame.withColumn(name, F.expr(value))
     return frame
@@ -157,6 +160,17 @@ def _check_named(statement: InsertRows, known: Mapping[str, str]) -> None:
                 f"A column with name {quote(name)} cannot be resolved. Did you mean one of the following? [{choice}].",
                 parameters={"objectName": quote(name), "proposal": choice},
             )
+
+
+def with_fields_by_position(frame: DataFrame, schema: StructType) -> DataFrame:
+    """Give the fields of structs, by their places, the names of the table's, also where its columns go by name."""
+    wanted = {field.name.lower(): field.dataType for field in schema.fields}
+    columns = []
+    for given in frame.schema.fields:
+        renamed = named_by_position(given.dataType, wanted.get(given.name.lower(), given.dataType), given.name)
+        value = F.col(quote(given.name))
+        columns.append(value if renamed == given.dataType else value.cast(renamed).alias(given.name))
+    return frame.select(*columns)
 
 
 def placed(
