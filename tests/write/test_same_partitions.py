@@ -12,7 +12,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store
 from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.partition_overwrite import files_of_same_partitions
+from deltamerge.write.partition_overwrite import of_same_partitions, replaced_among
 
 CHAR = {"__CHAR_VARCHAR_TYPE_STRING": "char(4)"}
 
@@ -33,8 +33,8 @@ def replaced(path: Path, kind: str, before: list[str | None], now: str | None, *
     (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
     written = AddFile("new", {"P": now}, 1, 1, data_change=True)
     snapshot = load_snapshot(open_store(str(path)))
-    found = files_of_same_partitions(snapshot, WrittenFiles((written,), (1,), ()), "Europe/Berlin")
-    return [file.partition_values["P"] for file in found.add_files()]
+    among = of_same_partitions(snapshot, WrittenFiles((written,), (1,), ()), "Europe/Berlin")
+    return [file.partition_values["P"] for file in replaced_among(snapshot, among).files.add_files()]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
 
@@ -11,7 +12,7 @@ from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths, limited, unsupported
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.file_table import FileTable
+from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.file_types import arrow_schema
@@ -120,14 +121,16 @@ def rows_condition(sql: str, given: StructType, definition: TableDefinition, req
     )
 
 
-def where_files(sql: str, definition: TableDefinition, request: Request, snapshot: Snapshot) -> FileTable:
+def files_where(
+    sql: str, definition: TableDefinition, request: Request, snapshot: Snapshot, files: Sequence[AddFile]
+) -> list[AddFile]:
     """Return the files for whose partition values a condition is TRUE."""
     schema = _partition_schema(definition)
     condition = _condition(sql, schema, schema, request)
     lengths = char_lengths(schema)
     zone = request.conf.session_time_zone
     names = [physical_field(field, snapshot.mapping_mode).name for field in schema.fields]
-    values = [file.partition_values for file in snapshot.files.add_files()]
+    values = [file.partition_values for file in files]
     columns = []
     for name, arrow in zip(names, arrow_schema(schema), strict=True):
         of_files = [partition_value(each.get(name), arrow.type, zone) for each in values]
@@ -135,10 +138,8 @@ def where_files(sql: str, definition: TableDefinition, request: Request, snapsho
         columns.append(padded(column, lengths.get(arrow.name)))
     found = evaluate(condition, pa.table(columns, names=[str(index) for index in range(len(columns))]))
     if isinstance(found, pa.Scalar):
-        mask = np.full(len(values), found.as_py() is True)
-    else:
-        mask = found.fill_null(False).to_numpy(zero_copy_only=False)
-    return snapshot.files.filter(mask)
+        return list(files) if found.as_py() is True else []
+    return [file for file, fits in zip(files, found.to_pylist(), strict=True) if fits is True]
 
 
 def _condition(sql: str, schema: StructType, table: StructType, request: Request) -> Condition:

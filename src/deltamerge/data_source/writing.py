@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +17,11 @@ from deltamerge.data_source.write_checks import (
     check_columns,
     check_conditions,
     check_expressions,
+    files_where,
     rows_condition,
-    where_files,
 )
 from deltamerge.data_source.write_options import asked_write
 from deltamerge.exceptions import DeltaRuntimeException
-from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.scan.file_types import arrow_schema, file_field, given_part
@@ -42,10 +42,11 @@ from deltamerge.write.data_files import (
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
-from deltamerge.write.partition_overwrite import files_of_same_partitions
+from deltamerge.write.partition_overwrite import of_same_partitions, replaced_among
 from deltamerge.write.property_names import default_properties
 from deltamerge.write.table_commits import (
     HistoryEntry,
+    Replaced,
     WrittenRows,
     commit_definition,
     commit_rows,
@@ -270,13 +271,13 @@ def _commit(
         if plan.kind == "overwrite_schema":
             commit_definition(destination, snapshot, definition, files, named, entry=entry, overwrites=True)
             return
-        removed = _replaced(plan, request, snapshot, files)
+        replaced = _replaced(plan, request, snapshot, files)
         names = asked.partition_columns or ()
         rows = WrittenRows(
             definition,
             snapshot.protocol,
             files,
-            removed,
+            replaced,
             plan.where,
             plan.kind == "dynamic",
             names,
@@ -285,13 +286,13 @@ def _commit(
         commit_rows(destination, snapshot, rows, named, entry)
 
 
-def _replaced(plan: WritePlan, request: Request, snapshot: Snapshot, written: WrittenFiles) -> FileTable | None:
+def _replaced(plan: WritePlan, request: Request, snapshot: Snapshot, written: WrittenFiles) -> Replaced | None:
     """Return the files whose place the written ones take; None for an append."""
     if plan.kind == "append":
         return None
     if plan.kind == "overwrite":
-        return snapshot.files
+        return Replaced(snapshot.files)
     if plan.kind == "dynamic":
-        return files_of_same_partitions(snapshot, written, request.conf.session_time_zone)
+        return replaced_among(snapshot, of_same_partitions(snapshot, written, request.conf.session_time_zone))
     assert plan.where is not None
-    return where_files(plan.where, plan.definition, request, snapshot)
+    return replaced_among(snapshot, partial(files_where, plan.where, plan.definition, request, snapshot))

@@ -17,6 +17,12 @@ from deltamerge.storage.store import Store
 IsolationLevel: TypeAlias = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 
 
+def isolation_level(configuration: Mapping[str, str]) -> IsolationLevel:
+    """Read a table's level, which other writers may have spelled in any case; the stricter one where in doubt."""
+    level = configuration.get("delta.isolationLevel", "Serializable")
+    return "WriteSerializable" if level.lower() == "writeserializable" else "Serializable"
+
+
 @dataclass(frozen=True)
 class ReadSet:
     """What a transaction really read of the table; `files` are in the log's spelling.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, find_column
@@ -19,12 +19,12 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.session import errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.table_commits import rows_definition
+from deltamerge.write.table_commits import FilesAmong, Replaced, rows_definition
 
 
 def replaced_files(
     table: Table, snapshot: Snapshot, kind: str, condition: str | None
-) -> Callable[[WrittenFiles], FileTable | None]:
+) -> Callable[[WrittenFiles], Replaced | None]:
     """Return what finds the files whose place new ones take; it returns None for an append.
 
     Args:
@@ -37,31 +37,36 @@ def replaced_files(
     if kind == "append":
         return lambda _: None
     if kind == "dynamic" and snapshot.metadata.partition_columns:
-        return lambda written: files_of_same_partitions(snapshot, written, merge_conf(table.spark).session_time_zone)
+        zone = merge_conf(table.spark).session_time_zone
+        return lambda written: replaced_among(snapshot, of_same_partitions(snapshot, written, zone))
     if condition is None:
-        return lambda _: snapshot.files
-    fitting = {file.path for file in _files_where(table, snapshot, snapshot.files.add_files(), condition)}
-    files = _filtered(snapshot, [file.path in fitting for file in snapshot.files.add_files()])
+        return lambda _: Replaced(snapshot.files)
+    among = partial(_files_where, table, snapshot, condition)
+    replaced = replaced_among(snapshot, among)
 
-    def after(written: WrittenFiles) -> FileTable:
-        _check_written(table, snapshot, written, condition)
-        return files
+    def after(written: WrittenFiles) -> Replaced:
+        _check_written(among(written.files), written, condition)
+        return replaced
 
     return after
 
 
-def files_of_same_partitions(snapshot: Snapshot, files: WrittenFiles, session_time_zone: str) -> FileTable:
-    """Return a table's files of the partitions that got files; writers may spell one value in several ways."""
-    before = snapshot.files.add_files()
-    if not files.files:
-        return _filtered(snapshot, [False] * len(before))
+def replaced_among(snapshot: Snapshot, among: FilesAmong) -> Replaced:
+    """Return a table's files of the partitions that are replaced."""
+    files = snapshot.files.add_files()
+    fitting = {file.path for file in among(files)}
+    return Replaced(snapshot.files.filter(np.array([file.path in fitting for file in files], np.bool_)), among)
+
+
+def of_same_partitions(snapshot: Snapshot, written: WrittenFiles, session_time_zone: str) -> FilesAmong:
+    """Return what finds the files of the partitions that got files; writers may spell one value in several ways."""
     readers = [_reader(snapshot, name, session_time_zone) for name in snapshot.metadata.partition_columns]
 
     def partition(file: AddFile) -> tuple[Key | None, ...]:
         return tuple(read(file.partition_values) for read in readers)
 
-    written = set(map(partition, files.files))
-    return _filtered(snapshot, [partition(file) in written for file in before])
+    partitions = set(map(partition, written.files))
+    return lambda files: [file for file in files if partition(file) in partitions] if partitions else []
 
 
 def _reader(snapshot: Snapshot, name: str, session_time_zone: str) -> Callable[[Mapping[str, str | None]], Key | None]:
@@ -91,12 +96,7 @@ def _reader(snapshot: Snapshot, name: str, session_time_zone: str) -> Callable[[
     return read
 
 
-def _filtered(snapshot: Snapshot, mask: Sequence[bool]) -> FileTable:
-    return snapshot.files.filter(np.array(mask, np.bool_))
-
-
-def _check_written(table: Table, snapshot: Snapshot, written: WrittenFiles, condition: str) -> None:
-    fitting = _files_where(table, snapshot, written.files, condition)
+def _check_written(fitting: Sequence[AddFile], written: WrittenFiles, condition: str) -> None:
     if len(fitting) < len(written.files):
         raise DeltaAnalysisException(
             "DELTA_REPLACE_WHERE_MISMATCH",
@@ -106,7 +106,7 @@ def _check_written(table: Table, snapshot: Snapshot, written: WrittenFiles, cond
         )
 
 
-def _files_where(table: Table, snapshot: Snapshot, files: Sequence[AddFile], condition: str) -> tuple[AddFile, ...]:
+def _files_where(table: Table, snapshot: Snapshot, condition: str, files: Sequence[AddFile]) -> tuple[AddFile, ...]:
     columns = snapshot.metadata.partition_columns
     schema = StructType([field for field in rows_definition(snapshot, None).schema.fields if field.name in columns])
     with errors_not_logged():

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from pyspark.sql.types import StructType
 
-from deltamerge.log.actions import Action, Metadata, Protocol, SetTransaction
+from deltamerge.exceptions import DeltaConcurrentModificationException
+from deltamerge.log.actions import Action, AddFile, Metadata, Protocol, SetTransaction
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, with_column_ids, without_mapping
 from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.file_table import FileTable
+from deltamerge.log.paths import canonical_path
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
 from deltamerge.storage.store import Store
-from deltamerge.txn.prepared import PreparedCommit, ReadSet
-from deltamerge.txn.transaction import commit, now_ms
+from deltamerge.txn.conflicts import WinningCommit
+from deltamerge.txn.prepared import PreparedCommit, ReadSet, isolation_level
+from deltamerge.txn.transaction import Reconcile, commit, now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, physical_names
@@ -79,30 +83,49 @@ def new_definition(
     return identified(definition, snapshot)
 
 
+FilesAmong: TypeAlias = "Callable[[Sequence[AddFile]], Sequence[AddFile]]"
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The files whose place written rows take.
+
+    Args:
+        among: Returns which of some files are of the partitions that are replaced; None where the whole table is.
+    """
+
+    files: FileTable
+    among: FilesAmong | None = None
+
+
 @dataclass(frozen=True)
 class WrittenRows:
     """Rows to commit to an existing table.
 
     Args:
         definition: The table's after the commit.
-        removed: The files that they replace; None for an append.
+        replaced: The files that they replace; None for an append.
         predicate: Of which rows they take the place, as the history shows it; None for all.
         is_dynamic: Whether they take the place of the rows of the same partitions.
         named_partitions: The partition columns that the write names.
-        read_table: Whether rows that are appended were computed from the table's own, so that commits which change
-            those meanwhile are in conflict with them.
+        read_table: Whether the rows were computed from the table's own, so that commits which change any of those
+            meanwhile are in conflict with them.
         data_change: Whether they are other rows than those of the removed files, not the same in a new layout.
     """
 
     definition: TableDefinition
     protocol: Protocol
     files: WrittenFiles
-    removed: FileTable | None
+    replaced: Replaced | None
     predicate: str | None
     is_dynamic: bool
     named_partitions: Sequence[str]
     read_table: bool = False
     data_change: bool = True
+
+    @property
+    def removed(self) -> FileTable | None:
+        return None if self.replaced is None else self.replaced.files
 
     def actions(self) -> tuple[Action, ...]:
         """Return the removals of files, and the files that are added."""
@@ -150,10 +173,35 @@ def commit_rows(
     metrics = _metrics(rows.files, rows.removed)
     if rows.predicate is not None and rows.removed is not None:
         metrics |= _metrics_of_replaced(destination.store, rows.removed)
-    prepared = _prepared(destination, snapshot, actions, metrics, entry)
-    if rows.removed is None and not rows.read_table:
-        prepared = replace(prepared, read_set=ReadSet(), is_blind_append=True)
-    return commit(prepared).version
+    prepared = _of_rows(_prepared(destination, snapshot, actions, metrics, entry), rows)
+    return commit(prepared, reconcile=_reconcile(prepared, rows)).version
+
+
+def _of_rows(prepared: PreparedCommit, rows: WrittenRows) -> PreparedCommit:
+    """Return the commit of rows with what they read of the table, at its isolation level."""
+    if not rows.data_change:
+        paths = () if rows.removed is None else (file.path for file in rows.removed.add_files())
+        return replace(prepared, read_set=ReadSet(files=frozenset(paths)), isolation_level="SnapshotIsolation")
+    level = isolation_level({} if prepared.metadata is None else prepared.metadata.configuration)
+    if rows.replaced is None and not rows.read_table:
+        return replace(prepared, read_set=ReadSet(), isolation_level=level, is_blind_append=True)
+    return replace(prepared, isolation_level=level)
+
+
+def _reconcile(prepared: PreparedCommit, rows: WrittenRows) -> Reconcile | None:
+    """Return what looks at the partitions of others' files, where rows take the place of those of some partitions."""
+    among = None if rows.replaced is None else rows.replaced.among
+    if among is None or rows.read_table or not rows.data_change:
+        return None
+
+    def reconcile(winners: Sequence[WinningCommit], _: DeltaConcurrentModificationException) -> PreparedCommit | None:
+        root = prepared.store.root
+        removed = {canonical_path(file.path, root) for winner in winners for file in winner.removed}
+        counted = [w for w in winners if prepared.counts_blind_appends or not w.is_blind_append]
+        added = [file for winner in counted for file in winner.added if file.data_change]
+        return None if removed & prepared.removed_paths or among(added) else prepared
+
+    return reconcile
 
 
 def removals_of(files: FileTable, data_change: bool = True) -> list[Action]:

@@ -20,7 +20,7 @@ from deltamerge.merge.result.metrics import metrics_of, operation_metrics, opera
 from deltamerge.merge.result.reconcile import reconciled
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.conflicts import WinningCommit
-from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
+from deltamerge.txn.prepared import PreparedCommit, ReadSet, isolation_level
 from deltamerge.txn.transaction import commit, now_ms
 from deltamerge.write.identity_columns import with_high_water_marks
 from deltamerge.write.inert import schema_to_commit
@@ -103,19 +103,13 @@ def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) ->
         operation=execution.merge.statement.operation if appended is None else "WRITE",
         operation_parameters=operation_parameters(execution.merge) if appended is None else appended.parameters,
         operation_metrics=operation_metrics(changes, metrics) if conf.history_metrics else None,
-        isolation_level=_isolation_level(snapshot.metadata.configuration),
+        isolation_level=isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
         user_metadata=conf.user_metadata,
         txn_id=txn_id,
         session_time_zone=conf.session_time_zone,
         writes_checksum=conf.write_checksum_file,
     )
-
-
-def _isolation_level(configuration: Mapping[str, str]) -> IsolationLevel:
-    """Read the table's level, which other writers may have spelled in any case; the stricter one where in doubt."""
-    level = configuration.get("delta.isolationLevel", "Serializable")
-    return "WriteSerializable" if level.lower() == "writeserializable" else "Serializable"
 
 
 def _actions(changes: MergeChanges) -> list[Action]:
