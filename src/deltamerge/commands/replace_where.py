@@ -12,7 +12,7 @@ from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.merge_changes import AppendedRows
 from deltamerge.merge.run_merge import run_merge
 from deltamerge.merge.statement import to_column
-from deltamerge.spark.session import empty_frame
+from deltamerge.spark.session import empty_frame, merge_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.constraints import columns_in
@@ -46,7 +46,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         raise illegal_option("dataChange", "false", "which goes with replaceWhere only on partition columns")
     if notes.transaction is not None and notes.transaction.is_in(snapshot):
         return None
-    definition = written_definition(snapshot, table.name, asked, frame.schema)
+    definition = written_definition(snapshot, table.name, asked, frame.schema, merge_conf(table.spark))
     folder = data_folder(definition.properties)
     has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
     with removing_leftovers(table.store, folder):

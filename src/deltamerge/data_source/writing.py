@@ -144,7 +144,7 @@ def _definition(request: Request, wanted: FrameWrite, snapshot: Snapshot | None,
         definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
         protocol_of(snapshot, definition)
     else:
-        definition = written_definition(snapshot, request.path, wanted, given)
+        definition = written_definition(snapshot, request.path, wanted, given, request.conf)
     check_expressions(definition, given)
     check_columns(definition, given, request.path)
     return definition

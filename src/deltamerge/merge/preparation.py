@@ -11,10 +11,8 @@ from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import Metadata
 from deltamerge.log.change_feed import DISABLE, reserved_among, reserved_names
-from deltamerge.log.features.column_mapping import check_names, with_column_ids
-from deltamerge.log.features.type_widening import PREVIEW, widening_mode, with_type_changes
-from deltamerge.log.protocol import features, writer_features
-from deltamerge.log.schema import parse_schema, schema_to_json
+from deltamerge.log.features.type_widening import widening_mode
+from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.frame_columns import with_columns_by_name
@@ -41,10 +39,9 @@ from deltamerge.sql.current_time import fix_current_time, names_time
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.storage.store import Store
 from deltamerge.storage.task_files import NotOpened
-from deltamerge.write.dependents import check_dependents
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
-from deltamerge.write.table_features import check_evolution
+from deltamerge.write.schema_evolution import evolved_metadata
 
 
 def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, steps: Steps) -> Execution:
@@ -63,8 +60,6 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         widening = widening_mode(configuration, present, conf.allow_automatic_widening)
         merge = resolve(spark, statement, schema, conf, widening)
         merge = narrowed(skipping_unchanged(spark, merge) if statement.skip_unchanged else merge)
-        if merge.evolves_schema:
-            check_evolution(snapshot, merge.output_schema)
         merge, metadata = table_after(snapshot, merge)
         expressions = (statement.condition, *(e for clause in statement.clauses for e in clause.expressions))
         operators = replaced_operators(spark, (e.text for e in expressions))
@@ -148,18 +143,9 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
 
 
 def table_after(snapshot: Snapshot, merge: ResolvedMerge) -> tuple[ResolvedMerge, Metadata]:
-    """Return the merge and the metadata of the table after it.
-
-    New fields of the merge's output schema have the ids and physical names that files will know them by, wider ones
-    their type changes.
-    """
+    """Return the merge and the metadata of the table after it."""
     if not merge.evolves_schema:
         return merge, snapshot.metadata
-    check_dependents(merge.target_schema, merge.output_schema, snapshot.metadata.configuration)
-    evolved = parse_schema(json.dumps(merge.output_schema.jsonValue()))
-    check_names(evolved, snapshot.metadata.configuration)
-    version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
-    schema_string = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
-    metadata = with_column_ids(replace(snapshot.metadata, schema_string=schema_string))
-    schema = StructType.fromJson(json.loads(metadata.schema_string or schema_string))
+    metadata = evolved_metadata(snapshot, merge.output_schema, snapshot.metadata.configuration)
+    schema = StructType.fromJson(json.loads(metadata.schema_string or ""))
     return replace(merge, output_schema=schema), metadata

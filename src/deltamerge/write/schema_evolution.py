@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import types as T
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.features.type_widening import NEVER, can_widen
+from deltamerge.log.actions import Metadata
+from deltamerge.log.features.column_mapping import check_names, with_column_ids
+from deltamerge.log.features.type_widening import NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
+from deltamerge.log.protocol import features, writer_features
+from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import nullable_type
 from deltamerge.write.align import find_field, same_name
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, check_definition
-from deltamerge.write.table_commits import identified
+from deltamerge.write.dependents import check_dependents
+from deltamerge.write.inert import schema_to_write
 from deltamerge.write.table_features import check_evolution
 
 # Ids and names in files, expressions of generated columns and identities, types before, the place of a table.
@@ -22,15 +29,34 @@ _OF_ONE_TABLE = ("delta.", "deltamerge.", "parquet.")
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
-def evolved_definition(snapshot: Snapshot, definition: TableDefinition, given: T.StructType) -> TableDefinition:
-    """Add to a table's definition the columns and fields of a frame that is written to it."""
-    schema = evolved_schema(definition.schema, given, ((name,) for name in given.names), case_sensitive=False)
+def evolved_definition(
+    snapshot: Snapshot, definition: TableDefinition, given: T.StructType, conf: MergeConf
+) -> TableDefinition:
+    """Add to a table's definition the columns and fields of a frame that is written to it, and its wider types."""
+    present = features(snapshot.protocol)
+    widening = widening_mode(definition.properties, present, conf.allow_automatic_widening)
+    used = ((name,) for name in given.names)
+    schema = evolved_schema(definition.schema, given, used, case_sensitive=False, widening=widening)
     if schema == definition.schema:
         return definition
+    check_definition(replace(definition, schema=schema))
+    metadata = evolved_metadata(snapshot, schema, definition.properties)
+    schema = T.StructType.fromJson(json.loads(metadata.schema_string or ""))
+    return replace(definition, schema=schema, properties=metadata.configuration)
+
+
+def evolved_metadata(snapshot: Snapshot, schema: T.StructType, configuration: Mapping[str, str]) -> Metadata:
+    """Return a table's metadata with an evolved schema.
+
+    New fields have the ids and physical names that files will know them by, wider ones their type changes.
+    """
     check_evolution(snapshot, schema)
-    definition = replace(definition, schema=schema)
-    check_definition(definition)
-    return identified(definition, snapshot)
+    check_dependents(schema_to_write(snapshot), schema, configuration)
+    evolved = parse_schema(json.dumps(schema.jsonValue()))
+    check_names(evolved, configuration)
+    version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
+    schema_string = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
+    return with_column_ids(replace(snapshot.metadata, schema_string=schema_string, configuration=dict(configuration)))
 
 
 def evolved_schema(

@@ -102,7 +102,7 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
     if missing:
         raise DeltaAnalysisException(
             "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
-            f"New columns of the merge need table features that must be enabled first: {', '.join(sorted(missing))}. "
+            f"New columns need table features that must be enabled first: {', '.join(sorted(missing))}. "
             "Set delta.feature.<name> = supported on the table, or give the columns another type.",
             parameters={"unsupportedFeatures": ", ".join(sorted(missing))},
         )

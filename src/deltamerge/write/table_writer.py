@@ -284,7 +284,9 @@ def _write_definition(
 def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: FrameWrite, on_commit: OnCommit) -> int:
     """Append rows to a table, or put them into the place of all or some of its rows."""
     is_overwrite = asked.kind == "overwrite"
-    definition = written_definition(snapshot, table.name, asked, frame.schema, sets_properties=is_overwrite)
+    definition = written_definition(
+        snapshot, table.name, asked, frame.schema, merge_conf(table.spark), sets_properties=is_overwrite
+    )
     protocol = snapshot.protocol
     if is_overwrite:
         protocol = upgraded(protocol, protocol_for(StructType([]), asked.properties))
@@ -315,7 +317,13 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
 
 
 def written_definition(
-    snapshot: Snapshot, table: str, asked: FrameWrite, given: StructType, *, sets_properties: bool = False
+    snapshot: Snapshot,
+    table: str,
+    asked: FrameWrite,
+    given: StructType,
+    conf: MergeConf,
+    *,
+    sets_properties: bool = False,
 ) -> TableDefinition:
     """Return an existing table's definition after a write that replaces no schema; refuse one that it does not take.
 
@@ -331,7 +339,7 @@ def written_definition(
     definition = rows_definition(snapshot, asked.properties if sets_properties else None)
     if not asked.merges_schema:
         return definition
-    evolved = evolved_definition(snapshot, definition, given)
+    evolved = evolved_definition(snapshot, definition, given, conf)
     if evolved.schema != definition.schema:
         _refuse_change_of_table(asked.data_change, "Change the Delta table schema")
     return evolved
