@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable as DeltaRs
 
+import deltamerge
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import (
     ConcurrentDeleteReadException,
@@ -242,6 +243,42 @@ def test_manifest(spark: SparkSession, tmp_path: Path) -> None:
     assert not manifest.exists()
     with pytest.raises(DeltaIllegalArgumentException, match="DELTA_MODE_NOT_SUPPORTED"):
         opened.generate("x")
+
+
+def test_manifests_follow_commits(spark: SparkSession, tmp_path: Path) -> None:
+    path, asks = str(tmp_path / "t"), "delta.compatibility.symlinkFormatManifest.enabled"
+    rows = spark.createDataFrame([(1, "a"), (2, "b")], "id INT, p STRING").coalesce(1)
+    write_delta(rows, path, partition_by="p", properties={asks: "true"})
+    opened = DeltaTable.forPath(spark, path)
+
+    def listed() -> list[str]:
+        found = Path(path, "_symlink_format_manifest").glob("*/manifest")
+        return sorted(line for manifest in found for line in manifest.read_text().splitlines())
+
+    def files() -> list[str]:
+        return sorted(f"file:{path}/{file.path}" for file in opened.table.snapshot().files.add_files())
+
+    assert listed() == files()
+    write_delta(rows, path, mode="append")
+    assert (len(listed()), listed()) == (4, files())
+    source = spark.createDataFrame([(2, "b"), (3, "c")], "id INT, p STRING")
+    upsert = opened.alias("t").merge(source.alias("s"), "t.id = s.id AND t.p = s.p")
+    upsert.whenMatchedDelete().whenNotMatchedInsertAll().execute()
+    assert listed() == files()
+    opened.delete("p = 'a'")
+    assert [line.split("/")[-2] for line in listed()] == ["p=c"]
+    vectors = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    with pytest.raises(DeltaTableException, match="mutually exclusive") as caught:
+        deltamerge.sql(spark, vectors)
+    assert caught.value.getSqlState() == "0A000"
+    deltamerge.sql(spark, f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{asks}' = 'false')")
+    deltamerge.sql(spark, vectors)
+    before = listed()
+    write_delta(rows, path, mode="append")
+    opened.delete("id = 1 AND p = 'a'")
+    assert listed() == before
+    with pytest.raises(DeltaTableException, match="mutually exclusive"):
+        deltamerge.sql(spark, f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{asks}' = 'true')")
 
 
 def test_protocol(spark: SparkSession, tmp_path: Path) -> None:

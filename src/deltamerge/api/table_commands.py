@@ -13,15 +13,17 @@ from deltamerge.api.statements import frames
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.commands.restore import restore_to_version, version_of
-from deltamerge.commands.symlink_manifest import generate
 from deltamerge.commands.table_protocol import add_feature, upgrade_protocol
 from deltamerge.commands.vacuum import garbage_paths, vacuum
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.table import Table, open_table
+from deltamerge.txn.symlink_manifests import write_manifests
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_MANIFESTS = "symlink_format_manifest"
 
 
 class TableCommands:
@@ -66,7 +68,13 @@ class TableCommands:
             DeltaIllegalArgumentException: There is no such mode.
             DeltaTableException: The table has deletion vectors or column mapping, which other readers do not know.
         """
-        generate(self.table, mode)
+        if mode.lower() != _MANIFESTS:
+            raise DeltaIllegalArgumentException(
+                "DELTA_MODE_NOT_SUPPORTED",
+                f"Specified mode '{mode}' is not supported. Supported modes are: {_MANIFESTS}.",
+                parameters={"mode": mode, "supportedModes": _MANIFESTS},
+            )
+        write_manifests(self.table.snapshot())
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
         """Raise the versions of the table's protocol; they are never lowered.

@@ -23,10 +23,12 @@ from deltamerge.log.commits import read_commit
 from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.properties import integer
 from deltamerge.log.segment import commit_path, list_log
+from deltamerge.log.snapshot import load_snapshot
 from deltamerge.log.version_checksum import checksum_content, checksum_path, state_after
 from deltamerge.txn.commit_file import commit_content, commits_say_when, write_commit
 from deltamerge.txn.conflicts import ROW_CONFLICTS, WinningCommit, check_conflicts
 from deltamerge.txn.prepared import Committed, PreparedCommit, ReadSet
+from deltamerge.txn.symlink_manifests import asks_for_manifests, check_manifests, write_manifests
 
 __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
@@ -59,6 +61,7 @@ def commit(
 
     Raises:
         DeltaAnalysisException: The table would have a change data feed and columns of its names; nothing was written.
+        DeltaTableException: The table would have symlink manifests and deletion vectors; nothing was written.
         DeltaConcurrentModificationException: Another writer's commit conflicts; nothing was written.
         CommitStateUnknownException: It is not known whether the commit landed.
         Exception: The store's own error; nothing was written.
@@ -66,6 +69,7 @@ def commit(
     if prepared.new_metadata is not None:
         read = prepared.read_snapshot
         check_reserved_names(prepared.new_metadata, None if read is None else read.metadata)
+        check_manifests(prepared.new_metadata, read)
     _check_not_cleaned_up(prepared)
 
     def landed(version: int, timestamp: int, content: bytes | None) -> Committed:
@@ -173,6 +177,10 @@ def maintain_log(
         with _no_error_of(committed, "checkpoint or the log's clean-up"):
             write_checkpoint(committed.snapshot, clock())
             clean_up_expired_log(committed.snapshot, clock())
+    if prepared.metadata is not None and asks_for_manifests(prepared.metadata, prepared.actions):
+        with _no_error_of(committed, "symlink manifests"):
+            # The newest version, which may be another writer's: theirs may have been written already.
+            write_manifests(load_snapshot(committed.store))
 
 
 @contextlib.contextmanager
