@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import deltamerge
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.commands import auto_compact
 from merge.tables import actions, commit_info, frame, rows
@@ -52,6 +53,19 @@ def test_partitions_with_enough_small_files(spark: SparkSession, tmp_path: Path,
     assert (info["operation"], info["operationParameters"]["auto"]) == ("OPTIMIZE", True)
     assert not any(file["dataChange"] for file in actions(path, 3, "add"))
     assert [row.id for row in DeltaTable.forPath(spark, path).toDF().orderBy("id").collect()] == [1, 2, 3, 4, 5]
+
+
+def test_replaced_rows_and_new_tables(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    spark.conf.set(PREFIX + "autoCompact.minNumFiles", "2")
+    table = f"delta.`{path}` USING delta PARTITIONED BY (p) TBLPROPERTIES ('delta.autoOptimize.autoCompact' = 'true')"
+    values = "SELECT /*+ REPARTITION(3) */ id, p FROM VALUES (1, 'a'), (2, 'a'), (3, 'a') AS v(id, p)"
+    deltamerge.sql(spark, f"CREATE TABLE {table} AS {values}")
+    assert files_of(spark, path) == ["a"]
+    deltamerge.sql(spark, f"INSERT INTO delta.`{path}` REPLACE WHERE id > 1 {values} WHERE id > 1")
+    deltamerge.sql(spark, f"INSERT INTO delta.`{path}` REPLACE WHERE id > 2 SELECT 4, 'a'")
+    assert files_of(spark, path) == ["a"]
+    assert [row.id for row in DeltaTable.forPath(spark, path).toDF().orderBy("id").collect()] == [1, 2, 4]
 
 
 def test_the_session_may_say_no_and_large_files_stay(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltamerge.api.register import registered_on_demand
+from deltamerge.commands.auto_compact import compact_after
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.catalog import catalog_entry, qualified, record_table, warehouse_location
@@ -93,7 +95,7 @@ def create(
         return
     is_recorded = record(place, definition.schema, definition.description, requires_entry=requires_entry)
     try:
-        create_table(place.table, definition, mode, rows, notes, file_options)
+        create_table(place.table, definition, mode, rows, notes, file_options, partial(compact_after, place.table))
     except BaseException:
         # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
         if is_recorded and not table_exists(place.table.store):

@@ -41,7 +41,9 @@ def merge_and_compact(
 
     outcome = run_merge(command, progress, on_commit=noted)
     for changes in committed:
-        compact_after(command.table, changes.execution.metadata.configuration, changes.written.files)
+        appended = () if changes.appended is None else changes.appended.written.files
+        added = (*changes.written.files, *appended)
+        compact_after(command.table, changes.execution.metadata.configuration, added)
     return outcome
 
 

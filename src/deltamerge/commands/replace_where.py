@@ -5,12 +5,12 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.commands.delete_update import delete_statement
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.analysis_errors import own_error
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.merge_changes import AppendedRows
-from deltamerge.merge.run_merge import run_merge
 from deltamerge.merge.statement import to_column
 from deltamerge.spark.session import empty_frame, merge_conf
 from deltamerge.spark.table import Table, spark_schema
@@ -55,7 +55,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         )
         parameters = {**write_parameters("Overwrite", asked.partition_columns or ()), "predicate": condition.text}
         metadata = changed_metadata(snapshot, definition.properties, schema)
-        outcome = run_merge(
+        outcome = merge_and_compact(
             MergeIntoCommand(
                 table,
                 delete_statement(table, None, condition),

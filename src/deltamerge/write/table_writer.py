@@ -77,6 +77,10 @@ NO_NOTES = CommitNotes()
 NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 
 
+OnCommit: TypeAlias = "Callable[[Mapping[str, str], Sequence[AddFile]], None]"
+"""Is called after a commit with the table's properties and the files that it got."""
+
+
 def create_table(
     table: Table,
     definition: TableDefinition,
@@ -84,6 +88,7 @@ def create_table(
     rows: DataFrame | None,
     notes: CommitNotes,
     file_options: Mapping[str, str],
+    on_commit: OnCommit = lambda _, __: None,
 ) -> None:
     """Create a table.
 
@@ -109,7 +114,7 @@ def create_table(
         commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
     else:
         asked = FrameWrite("error", notes=notes, file_options=file_options)
-        _write_definition(table, rows, before, definition, asked, entry)
+        _write_definition(table, rows, before, definition, asked, entry, on_commit)
 
 
 def _kept_properties(before: Snapshot, *, with_vectors: bool) -> dict[str, str]:
@@ -209,10 +214,6 @@ class FrameWrite:
     def mode(self) -> str:
         """The save mode, as the history shows it."""
         return {"error": "ErrorIfExists", "append": "Append"}.get(self.kind, "Overwrite")
-
-
-OnCommit: TypeAlias = "Callable[[Mapping[str, str], Sequence[AddFile]], None]"
-"""Is called after a commit with the table's properties and the files that it got."""
 
 
 def write_table(
