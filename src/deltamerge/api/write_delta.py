@@ -89,7 +89,8 @@ def write_frame(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None
 def _write(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
     condition = asked.condition
     if condition is not None and table_exists(table.store):
-        check_condition(condition, table, table.snapshot())
-    if condition is not None and table_exists(table.store) and replaces_rows(table.snapshot(), condition):
-        return replace_rows(table, frame, asked)
+        snapshot = table.snapshot()
+        check_condition(condition, table, snapshot)
+        if replaces_rows(snapshot, condition):
+            return replace_rows(table, frame, asked)
     return write_table(table, frame, asked, on_commit=partial(compact_after, table))

@@ -31,7 +31,6 @@ from deltamerge.recipes.changes import (
     events_of,
     left_out_notes,
     log_schema,
-    logged_events,
     record,
     sequence_field,
     shared_columns,
@@ -39,6 +38,7 @@ from deltamerge.recipes.changes import (
 )
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import rows_of_keys
+from deltamerge.recipes.logged_names import LoggedNames, logged_names, widen_log
 from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import (
     Target,
@@ -276,13 +276,16 @@ class _Follower:
             before = table.table.snapshot()
             rules, schema = self._read_into(spark_schema(before))
             log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
+            names = logged_names(before, log, rules)
             events = events_of(self.source, self.feed, schema).persist()
             try:
                 if asked is None or not asked.is_in(before):
-                    run_without_transaction(record(log, events, rules.keys))
+                    named = names.events(events, rules.keys)
+                    widen_log(log, named.schema)
+                    run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
                 keys = events.select(*map(quote, rules.keys)).distinct()
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
-                merged = self._merged(command, table, log, keys, rules, progress)
+                merged = self._merged(command, table, log, names, keys, rules, progress)
             finally:
                 events.unpersist()
         notes = (*merged.notes, *left_out_notes(self.source, self.feed, rules.columns))
@@ -308,6 +311,7 @@ class _Follower:
         command: Callable[..., MergeIntoCommand],
         table: DeltaTable,
         log: DeltaTable,
+        names: LoggedNames,
         keys: DataFrame,
         rules: FoldRules,
         progress: Progress | None,
@@ -319,7 +323,7 @@ class _Follower:
         retries, lost = merge_conf(self.source.sparkSession).conflict_retries, 0
         while True:
             snapshot = table.table.snapshot()
-            logged = logged_events(rows_of_keys(log.table, log.table.snapshot(), keys), rules)
+            logged = names.logged(rows_of_keys(log.table, log.table.snapshot(), names.keys(keys)), rules)
             builder = self._builder(table, snapshot, logged, keys, rules)
             try:
                 return merge_and_compact(command(builder.statement, snapshot=snapshot), progress)

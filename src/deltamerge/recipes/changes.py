@@ -151,14 +151,3 @@ def record(log: DeltaTable, events: DataFrame, keys: Sequence[str]) -> DeltaMerg
     on = same_keys(keys, "t", "s")
     merge = log.alias("t").merge(events.alias("s"), f"{on} AND t.{SEQUENCE} <=> s.{SEQUENCE}")
     return merge.whenNotMatchedInsertAll().withSchemaEvolution()
-
-
-def logged_events(log: DataFrame, rules: FoldRules) -> DataFrame:
-    """Return a change log's events with the target's columns, NULL where the log has none yet."""
-    row = log.schema[ROW].dataType
-    assert isinstance(row, StructType)
-    values = (
-        (F.col(ROW).getField(f.name) if f.name in row.names else F.lit(None)).cast(f.dataType).alias(f.name)
-        for f in rules.columns
-    )
-    return log.select(*map(quote, rules.keys), SEQUENCE, DELETED, F.struct(*values).alias(ROW))

@@ -1,0 +1,124 @@
+"""The names and types that a change log has for the columns of its target, which may have changed since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from deltamerge.api.delta_table import DeltaTable
+from deltamerge.commands.alter_properties import set_properties
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.features.column_mapping import NONE, physical_name
+from deltamerge.log.features.type_widening import ALWAYS
+from deltamerge.log.features.type_widening import ENABLED as WIDENS
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
+from deltamerge.spark import columns as F
+from deltamerge.spark.table import spark_schema
+from deltamerge.sql.names import quote
+from deltamerge.write.align import find_field
+from deltamerge.write.schema_evolution import evolved_schema
+
+
+@dataclass(frozen=True)
+class LoggedNames:
+    """What a change log calls the columns of a target.
+
+    Args:
+        of: By the target's names.
+    """
+
+    of: Mapping[str, str]
+
+    def events(self, events: DataFrame, keys: Sequence[str]) -> DataFrame:
+        """Return events under the log's names."""
+        row = events.schema[ROW].dataType
+        assert isinstance(row, StructType)
+        fields = (F.col(ROW).getField(name).alias(self.of[name]) for name in row.names)
+        named = (F.col(quote(key)).alias(self.of[key]) for key in keys)
+        return events.select(*named, SEQUENCE, DELETED, F.struct(*fields).alias(ROW))
+
+    def keys(self, keys: DataFrame) -> DataFrame:
+        """Return keys under the log's names."""
+        return keys.toDF(*(self.of[name] for name in keys.columns))
+
+    def logged(self, log: DataFrame, rules: FoldRules) -> DataFrame:
+        """Return a log's events under the target's names and in its types, NULL where the log has no column yet."""
+        row = log.schema[ROW].dataType
+        assert isinstance(row, StructType)
+        known = set(row.names)
+        values = (
+            (F.col(ROW).getField(self.of[f.name]) if self.of[f.name] in known else F.lit(None))
+            .cast(f.dataType)
+            .alias(f.name)
+            for f in rules.columns
+        )
+        types = {field.name: field.dataType for field in rules.columns}
+        keys = (F.col(quote(self.of[key])).cast(types[key]).alias(key) for key in rules.keys)
+        return log.select(*keys, SEQUENCE, DELETED, F.struct(*values).alias(ROW))
+
+
+def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules) -> LoggedNames:
+    """Return what a log calls its target's columns.
+
+    A column keeps its physical name when it is renamed: that of a table whose columns were not mapped at first is the
+    name that they had then.
+
+    Raises:
+        DeltaAnalysisException: A column may be one that was renamed, of which the log cannot know.
+    """
+    row = spark_schema(log.table.snapshot())[ROW].dataType
+    assert isinstance(row, StructType)
+    is_mapped = target.mapping_mode != NONE
+    physical = {f.name: physical_name(f) if is_mapped else f.name for f in target.schema.fields}
+    claimed = {name: _found(row, stored) for name, stored in physical.items()}
+    taken = {found for found in claimed.values() if found is not None}
+    for name in physical:
+        found = _found(row, name)
+        if claimed[name] is None and found is not None and found not in taken:
+            claimed[name] = found
+            taken.add(found)
+    of = {}
+    for field in rules.columns:
+        found = claimed[field.name]
+        if found is None and is_mapped and physical[field.name] != field.name:
+            _refuse_unknown(log, field, [name for name in row.names if name not in taken])
+        of[field.name] = found or (physical[field.name] if _found(row, field.name) in taken else field.name)
+    return LoggedNames(of)
+
+
+def _found(row: StructType, name: str) -> str | None:
+    # No Delta table has names that differ by nothing but case.
+    place = find_field(row, name, case_sensitive=False)
+    return None if place is None else row.names[place]
+
+
+def _refuse_unknown(log: DeltaTable, field: StructField, others: Sequence[str]) -> None:
+    if not others:
+        return
+    name, given = log.table.name, f"`{ROW}`.{quote(others[0])}"
+    raise DeltaAnalysisException(
+        "DELTA_ILLEGAL_USAGE",
+        f"The change log {name} has no column for {quote(field.name)} of the target, but it has some that the target "
+        f"lacks: {', '.join(map(quote, others))}. If one of them was renamed to it, rename it in the log, too: ALTER "
+        f"TABLE delta.`{name}` RENAME COLUMN {given} TO {quote(field.name)}. Those that were dropped from the target, "
+        f"drop: ALTER TABLE delta.`{name}` DROP COLUMN {given}. Both need 'delta.columnMapping.mode' = 'name' of the "
+        "log. Nothing was written.",
+    )
+
+
+def widen_log(log: DeltaTable, events: StructType) -> None:
+    """Let a log's columns become as wide as those of events, where these are wider.
+
+    Only then, since fewer readers read tables whose types may be widened.
+    """
+    snapshot = log.table.snapshot()
+    schema, names = spark_schema(snapshot), [(name,) for name in events.names]
+    plain, wider = (
+        evolved_schema(schema, events, names, case_sensitive=False, **how) for how in ({}, {"widening": ALWAYS})
+    )
+    if plain != wider and snapshot.metadata.configuration.get(WIDENS, "").lower() != "true":
+        set_properties(log.table, {WIDENS: "true"})

@@ -1,0 +1,124 @@
+"""Targets whose columns were renamed or became wider since their change log began."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deltamerge import DeltaTable, apply_changes, scd2, sql, write_delta
+from deltamerge.exceptions import DeltaAnalysisException
+
+from .searching import rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAPPED = "'delta.columnMapping.mode' = 'name'"
+ADA = "SELECT 1 AS id, 'Ada' AS name, 'x' AS city, 10 AS n"
+
+
+def alter(spark: SparkSession, path: Path | str, change: str) -> None:
+    sql(spark, f"ALTER TABLE delta.`{path}` {change}")
+
+
+def changes(spark: SparkSession, path: Path, query: str, keys: str = "id", **given: Any) -> None:
+    apply_changes(str(path), spark.sql(query), keys, "n", except_columns="n", **given)
+
+
+def read(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    return rows_of(DeltaTable.forPath(spark, str(path)).toDF())
+
+
+@pytest.mark.parametrize("new", ["Name", "title"])
+def test_a_renamed_column(spark: SparkSession, tmp_path: Path, new: str) -> None:
+    path = tmp_path / "t"
+    changes(spark, path, ADA)
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, f"RENAME COLUMN name TO {new}")
+    # Late for the key, so that the earlier event still says what the row is.
+    changes(spark, path, f"SELECT 1 AS id, 'Al' AS {new}, 'w' AS city, 5 AS n")
+    changes(spark, path, f"SELECT 2 AS id, 'Bo' AS {new}, 'y' AS city, 11 AS n")
+    assert read(spark, path) == [(1, "Ada", "x"), (2, "Bo", "y")]
+
+
+def test_a_renamed_column_of_a_history(spark: SparkSession, tmp_path: Path) -> None:
+    path, query = str(tmp_path / "t"), "SELECT 1 AS id, '{}' AS {}, {} AS n"
+    scd2(path, spark.sql(query.format("Ada", "name", 10)), "id", effective_at="n")
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "RENAME COLUMN name TO title")
+    scd2(path, spark.sql(query.format("Bo", "title", 20)), "id", effective_at="n")
+    titles = DeltaTable.forPath(spark, path).toDF().select("title").collect()
+    assert sorted(row.title for row in titles) == ["Ada", "Bo"]
+
+
+def test_a_renamed_key_and_names_that_change_places(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    changes(spark, path, ADA)
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    for before, after in (("id", "key"), ("name", "other"), ("city", "name"), ("other", "city")):
+        alter(spark, path, f"RENAME COLUMN {before} TO {after}")
+    # Now `city` is what was `name`.
+    changes(spark, path, "SELECT 1 AS key, 'Al' AS city, 'w' AS name, 5 AS n", "key")
+    changes(spark, path, "SELECT 2 AS key, 'Bo' AS city, 'y' AS name, 5 AS n", "key")
+    assert read(spark, path) == [(1, "Ada", "x"), (2, "Bo", "y")]
+
+
+def test_a_new_column_with_the_old_name(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    changes(spark, path, ADA)
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "RENAME COLUMN name TO title")
+    alter(spark, path, "ADD COLUMNS (name STRING)")
+    changes(spark, path, "SELECT 2 AS id, 'Bo' AS title, 'y' AS city, 'new' AS name, 11 AS n")
+    changes(spark, path, "SELECT 1 AS id, 'Al' AS title, 'w' AS city, 'late' AS name, 5 AS n")
+    assert read(spark, path) == [(1, "Ada", "x", None), (2, "Bo", "y", "new")]
+
+
+def test_a_rename_that_the_log_cannot_know(spark: SparkSession, tmp_path: Path) -> None:
+    """The columns of a table that was made with column mapping have physical names that no log has."""
+    path, log = tmp_path / "t", tmp_path / "t" / "_deltamerge_changes"
+    write_delta(spark.sql(ADA).drop("n").limit(0), str(path), properties={"delta.columnMapping.mode": "name"})
+    changes(spark, path, ADA)
+    alter(spark, path, "RENAME COLUMN name TO title")
+    late = "SELECT 1 AS id, 'Al' AS title, 'w' AS city, 5 AS n"
+    with pytest.raises(DeltaAnalysisException, match=re.escape("RENAME COLUMN `__row`.`name` TO `title`")):
+        changes(spark, path, late)
+    assert DeltaTable.forPath(spark, str(log)).toDF().count() == 1
+    alter(spark, log, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, log, "RENAME COLUMN `__row`.`name` TO `title`")
+    changes(spark, path, late)
+    assert read(spark, path) == [(1, "Ada", "x")]
+
+
+def test_a_dropped_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    changes(spark, path, ADA)
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "DROP COLUMN city")
+    changes(spark, path, "SELECT 1 AS id, 'Al' AS name, 5 AS n")
+    changes(spark, path, "SELECT 2 AS id, 'Bo' AS name, 5 AS n")
+    assert read(spark, path) == [(1, "Ada"), (2, "Bo")]
+
+
+@pytest.mark.parametrize("policy", ["ANSI", "LEGACY"])
+def test_wider_columns(spark: SparkSession, tmp_path: Path, policy: str) -> None:
+    path = tmp_path / "t"
+    query = "SELECT {}L AS id, {}L AS v, {}L AS n"
+    write_delta(spark.sql("SELECT 1 AS id, 1 AS v LIMIT 0"), str(path))
+    changes(spark, path, "SELECT 1 AS id, 1 AS v, 10 AS n")
+    log = DeltaTable.forPath(spark, f"{path}/_deltamerge_changes")
+    assert "delta.enableTypeWidening" not in log.detail().collect()[0].properties
+    alter(spark, path, "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    alter(spark, path, "ALTER COLUMN id TYPE BIGINT")
+    alter(spark, path, "ALTER COLUMN v TYPE BIGINT")
+    spark.conf.set("spark.sql.storeAssignmentPolicy", policy)
+    try:
+        changes(spark, path, query.format(2**41, 2**40, 2**42))
+        changes(spark, path, query.format(1, 2**40, 5))
+    finally:
+        spark.conf.unset("spark.sql.storeAssignmentPolicy")
+    assert read(spark, path) == [(1, 1), (2**41, 2**40)]
+    assert sorted(row.id for row in log.toDF().collect()) == [1, 1, 2**41]
