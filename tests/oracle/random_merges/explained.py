@@ -156,7 +156,7 @@ def spark_fails_itself(seen: Seen) -> bool:
         and seen.ours.error is None
         and seen.theirs.error == "INTERNAL_ERROR"
         and "phase analysis failed with an internal error" in seen.theirs.message
-        and ("spark.sql.caseSensitive", "true") in seen.merge.conf
+        and seen.merge.conf.get("spark.sql.caseSensitive") == "true"
     )
 
 
