@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.register import registered_on_demand
 from deltamerge.commands.auto_compact import compact_after
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.features.column_mapping import MAX_COLUMN_ID
+from deltamerge.log.features.row_tracking import COLUMN_NAMES
 from deltamerge.log.snapshot import table_exists
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.catalog import catalog_entry, qualified, record_table, warehouse_location
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.names import quote_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
+from deltamerge.write.property_names import named_properties
 from deltamerge.write.table_writer import NO_NOTES, NO_OPTIONS, CommitNotes, create_table
+
+# What a table gives itself, which no statement names.
+_OWN_PROPERTIES = frozenset({MAX_COLUMN_ID, *COLUMN_NAMES})
 
 
 @dataclass(frozen=True)
@@ -88,22 +96,59 @@ def create(
     """
     if place.exists and mode == "create_if_not_exists":
         return
+    if mode in ("replace", "create_or_replace"):
+        check_place(place)
     is_new = mode in ("create", "create_if_not_exists") and not place.exists
     if is_new and rows is None and place.given is not None and table_exists(place.table.store):
         _check_same(place.table, definition)
-        record(place, spark_schema(place.table.snapshot()), definition.description, requires_entry=requires_entry)
+        _record(place, spark_schema(place.table.snapshot()), definition.description, requires_entry=requires_entry)
         return
-    is_recorded = record(place, definition.schema, definition.description, requires_entry=requires_entry)
-    try:
+    with recorded(place, definition.schema, definition.description, requires_entry=requires_entry):
         create_table(place.table, definition, mode, rows, notes, file_options, partial(compact_after, place.table))
+
+
+@contextmanager
+def recorded(place: Place, schema: StructType, comment: str | None, *, requires_entry: bool) -> Iterator[None]:
+    """Add a new table to the catalog, and take it out again where it is not made.
+
+    Args:
+        requires_entry: Whether it must get an entry where its name would find nothing else.
+    """
+    is_new = _record(place, schema, comment, requires_entry=requires_entry)
+    try:
+        yield
     except BaseException:
         # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
-        if is_recorded and not table_exists(place.table.store):
+        if is_new and (place.given is not None or not table_exists(place.table.store)):
             place.table.spark.sql(f"DROP TABLE IF EXISTS {quote_name(place.name)}")
         raise
 
 
-def record(place: Place, schema: StructType, comment: str | None, *, requires_entry: bool) -> bool:
+def check_place(place: Place) -> None:
+    """Refuse another location for a table that is to be replaced."""
+    if place.name and place.given is not None and (place.has_entry or place.exists):
+        check_location(place.table, place.name, place.given)
+
+
+def check_location(table: Table, name: Sequence[str], location: str) -> None:
+    """Refuse another location than an existing table's. Delta: CreateDeltaTableLike.getCatalogTableWithLocation.
+
+    Raises:
+        DeltaAnalysisException: DELTA_TABLE_LOCATION_MISMATCH.
+    """
+    given = open_table(table.spark, location, table.options)
+    found, wanted = (each.store.absolute("").rstrip("/") for each in (table, given))
+    if found != wanted:
+        shown = quote_name(tuple(name))
+        raise DeltaAnalysisException(
+            "DELTA_TABLE_LOCATION_MISMATCH",
+            f"The location of the existing table {shown} is {found}. It doesn't match the specified location {wanted}. "
+            "Leave the location out to replace the table where it is, or drop it first. Nothing was written.",
+            parameters={"tableName": shown, "existingTableLocation": found, "tableLocation": wanted},
+        )
+
+
+def _record(place: Place, schema: StructType, comment: str | None, *, requires_entry: bool) -> bool:
     """Add a new table to the catalog.
 
     Args:
@@ -126,12 +171,43 @@ def record(place: Place, schema: StructType, comment: str | None, *, requires_en
 
 
 def _check_same(table: Table, definition: TableDefinition) -> None:
-    """Refuse other columns for a table that is there."""
-    existing = spark_schema(table.snapshot())
-    if definition.schema.fields and definition.schema.simpleString() != existing.simpleString():
+    """Refuse another definition for a table that is there. Delta: CreateDeltaTableCommand.verifyTableMetadata."""
+    snapshot = table.snapshot()
+    existing, metadata = spark_schema(snapshot), snapshot.metadata
+    asked = named_properties(definition.properties, any_name=True)
+    if definition.schema.fields:
+        _check_part(table, "SCHEME_MISMATCH", "schema", _columns(definition.schema), _columns(existing))
+        partitions, clustering = definition.partition_columns, definition.clustered_by
+        _check_part(table, "WITH_DIFFERENT_PARTITIONING", "partitioning", partitions, metadata.partition_columns)
+        _check_part(table, "WITH_DIFFERENT_CLUSTERING", "clustering", clustering, snapshot.clustered_by)
+    elif definition.partition_columns or definition.clustered_by:
         raise DeltaAnalysisException(
-            "DELTA_CREATE_TABLE_SCHEME_MISMATCH",
-            f"The specified schema does not match the existing schema at {table.location}. Specified: "
-            f"{definition.schema.simpleString()}. Existing: {existing.simpleString()}. Leave the columns out to keep "
-            "the existing ones.",
+            "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING",
+            "It is not allowed to specify partitioning or clustering when the table schema is not defined: the table "
+            f"at {table.location} keeps its own. Leave them out.",
         )
+    if asked:
+        kept = {key: value for key, value in metadata.configuration.items() if key not in _OWN_PROPERTIES}
+        _check_part(table, "WITH_DIFFERENT_PROPERTY", "properties", asked, kept)
+
+
+def _check_part(table: Table, kind: str, what: str, asked: object, found: object) -> None:
+    if asked != found:
+        raise DeltaAnalysisException(
+            f"DELTA_CREATE_TABLE_{kind}",
+            f"The specified {what} and the existing {what} at {table.location} do not match. Specified: {asked}. "
+            f"Existing: {found}. Leave columns and properties out to keep the existing ones.",
+        )
+
+
+def _columns(schema: StructType) -> list[str]:
+    """Return columns as DDL has them: types, NOT NULL and comments."""
+    return [_column(field) for field in schema.fields]
+
+
+def _column(field: StructField) -> str:
+    comment = field.metadata.get("comment")
+    kind = field.metadata.get(CHAR_VARCHAR_TYPE, field.dataType.simpleString())
+    return (
+        f"{field.name} {kind}" + ("" if field.nullable else " NOT NULL") + (f" COMMENT {comment!r}" if comment else "")
+    )

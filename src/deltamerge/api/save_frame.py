@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.arguments import asked_options, column_name
 from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.new_tables import check_location
 from deltamerge.api.statements.changes import placed, with_fields_by_position
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
@@ -140,12 +141,13 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
         FrameWrite(
             "error" if mode == "error" else kind,
             where if kind == "replace_where" else None,
-            asked.partitions,
-            asked.properties,
-            _merges_schema(frame.sparkSession, asked),
-            asked.notes,
-            asked.file_options,
-            asked.changes_data,
+            partition_columns=asked.partitions,
+            clustered_by=asked.cluster_by or None,
+            properties=asked.properties,
+            merges_schema=_merges_schema(frame.sparkSession, asked),
+            notes=asked.notes,
+            file_options=asked.file_options,
+            data_change=asked.changes_data,
         ),
     )
 
@@ -179,6 +181,8 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
         return
     found = tables.called(named.parts)
     if found is not None and asked.mode != "error":
+        if asked.mode == "overwrite" and "path" in asked.options:
+            check_location(found.table, named.parts, asked.options["path"])
         save_to_table(frame, found.table, asked)
         return
     create_as(frame, name, "create", asked)

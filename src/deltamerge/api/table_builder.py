@@ -249,7 +249,7 @@ class DeltaTableBuilder:
         return self
 
     def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder:
-        """Set the columns by which OPTIMIZE of other engines clusters the table.
+        """Set the columns by which OPTIMIZE clusters the table.
 
         Args:
             cols: Their names, one by one or in one list.

@@ -41,8 +41,9 @@ def write_delta(
             ``error`` only creates a new one.
         partition_by: The partition columns of a new table, or of one whose schema is replaced.
         properties: The properties of a new or overwritten table, such as ``delta.enableChangeDataFeed``.
-        overwrite_schema: Whether an overwrite replaces the columns and the partitioning too. Otherwise the table
-            keeps both, with all that belongs to its columns: generation expressions, identities, defaults, comments.
+        overwrite_schema: Whether an overwrite replaces the columns and the partitioning too: without `partition_by`
+            the table has no partitions afterwards. Otherwise it keeps both, with all that belongs to its columns:
+            generation expressions, identities, defaults, comments.
         txn_app_id: The application that writes; together with `txn_version` the rows are written only once,
             however often the application retries. By default the session's ``spark.databricks.delta.write.txnAppId``.
         txn_version: The application's number for this write, greater than those of its earlier writes. By default the
@@ -69,6 +70,7 @@ def write_delta(
         "overwrite_schema" if overwrite_schema else mode,
         partition_columns=None if columns is None else tuple(columns),
         properties=properties or {},
+        set_properties=properties or {},
         merges_schema=merge_conf(df.sparkSession).schema_auto_merge,
         notes=CommitNotes(option_transaction(txn_app_id, txn_version)),
     )

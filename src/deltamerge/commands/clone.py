@@ -14,11 +14,14 @@ from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.log.features.row_tracking import COLUMN_NAMES, DOMAIN, with_column_names
 from deltamerge.log.paths import decode_path, encode_path
 from deltamerge.log.snapshot import Snapshot, table_exists
+from deltamerge.spark.config import CommandConf
+from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.storage.store import Store
 from deltamerge.storage.stored_file import SCHEME
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
+from deltamerge.write.property_names import named_properties
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 
@@ -34,6 +37,7 @@ def shallow_clone(
     Returns:
         Delta's metrics of it.
     """
+    properties = named_properties(properties, any_name=session_conf(target.spark, CommandConf).any_property)
     snapshot = source.snapshot(version)
     snapshot.check_writable()
     before = target.snapshot() if table_exists(target.store) else None

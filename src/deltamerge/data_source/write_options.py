@@ -27,10 +27,10 @@ def asked_write(request: Request, overwrite: bool) -> FrameWrite:
     return FrameWrite(
         kind,
         Expression(where) if where is not None and kind == "replace_where" else None,
-        option_partition_columns(request),
-        _properties(request),
-        request.flag("mergeSchema", request.conf.schema_auto_merge),
-        CommitNotes(transaction, request.options.get("usermetadata")),
+        partition_columns=option_partition_columns(request),
+        properties=_properties(request),
+        merges_schema=request.flag("mergeSchema", request.conf.schema_auto_merge),
+        notes=CommitNotes(transaction, request.options.get("usermetadata")),
         data_change=request.flag("dataChange", True),
     )
 

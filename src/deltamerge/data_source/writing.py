@@ -141,7 +141,8 @@ def _definition(request: Request, wanted: FrameWrite, snapshot: Snapshot | None,
     if snapshot is None or wanted.kind == "overwrite_schema":
         refuse_new_definition(wanted.data_change, snapshot is not None)
         columns, defaults = wanted.partition_columns, default_properties(request.settings)
-        definition = new_definition(snapshot, request.path, new_schema(given), columns, wanted.properties, defaults)
+        properties = wanted.properties if snapshot is None else wanted.set_properties
+        definition = new_definition(snapshot, request.path, new_schema(given), columns, properties, defaults)
         protocol_of(snapshot, definition)
     else:
         definition = written_definition(snapshot, request.path, wanted, given, request.conf)

@@ -63,8 +63,7 @@ def new_definition(
 ) -> TableDefinition:
     """Return the definition of a new table, or of one whose schema is overwritten.
 
-    Args:
-        partition_columns: None leaves those of an overwritten table.
+    Without partition columns it has none, also where the overwritten table has some.
     """
     definition = TableDefinition(schema, partition_columns or (), {**defaults, **properties})
     if snapshot is not None:
@@ -73,7 +72,7 @@ def new_definition(
         metadata = snapshot.metadata
         definition = TableDefinition(
             schema,
-            metadata.partition_columns if partition_columns is None else partition_columns,
+            partition_columns or (),
             {**metadata.configuration, **properties},
             metadata.description,
             name=metadata.name,

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import AddFile, SetTransaction
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
@@ -195,8 +195,11 @@ class FrameWrite:
     Args:
         kind: As `write_kind` returns it, or ``error``, which only makes a new table.
         condition: For ``replace_where``: over partition columns; it must hold for the new rows, too.
-        partition_columns: Of a new table, or of one whose schema is replaced; None leaves an existing table's.
-        properties: Of a new or overwritten table.
+        partition_columns: Of a new table, or of one whose schema is replaced; None leaves an existing table's where
+            its schema stays.
+        clustered_by: What an existing table must be clustered by; None for any columns.
+        properties: Of a new table.
+        set_properties: Those that an overwrite sets.
         file_options: Options of Spark's Parquet writer; they go before the session's settings.
         data_change: Whether the rows are other ones than those that they replace, not the same in a new layout.
     """
@@ -204,7 +207,9 @@ class FrameWrite:
     kind: str
     condition: Expression | None = None
     partition_columns: tuple[str, ...] | None = None
+    clustered_by: tuple[str, ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    set_properties: Mapping[str, str] = field(default_factory=dict)
     merges_schema: bool = False
     notes: CommitNotes = NO_NOTES
     file_options: Mapping[str, str] = field(default_factory=dict)
@@ -224,7 +229,11 @@ def write_table(
     Returns:
         The version that was made, or None where the table has the transaction already.
     """
-    asked = replace(asked, properties=_named(table, asked.properties))
+    asked = replace(
+        asked,
+        properties=_named(table, asked.properties),
+        set_properties=_named(table, asked.set_properties),
+    )
     exists = table_exists(table.store)
     transaction = asked.notes.transaction
     before = table.snapshot() if exists and (transaction is not None or asked.kind != "error") else None
@@ -235,12 +244,26 @@ def write_table(
             "DELTA_PATH_EXISTS",
             f"Cannot write to existing table {table.name} with mode error. Use append or overwrite.",
         )
+    if before is not None:
+        _check_clustering(before, asked)
     if before is not None and asked.kind != "overwrite_schema":
         return _write_rows(table, before, frame, asked, on_commit)
     refuse_new_definition(asked.data_change, exists)
     schema, defaults = new_schema(frame.schema), {} if exists else _default_properties(table)
-    definition = new_definition(before, table.name, schema, asked.partition_columns, asked.properties, defaults)
+    properties = asked.set_properties if exists else asked.properties
+    definition = new_definition(before, table.name, schema, asked.partition_columns, properties, defaults)
     return _write_definition(table, frame, before, definition, asked, on_commit=on_commit)
+
+
+def _check_clustering(before: Snapshot, asked: FrameWrite) -> None:
+    """Refuse a write that names other clustering columns than the table has. Delta: CreateDeltaTableCommand."""
+    given, found = asked.clustered_by, before.clustered_by
+    if given is not None and [name.lower() for name in given] != [name.lower() for name in found]:
+        raise DeltaIllegalArgumentException(
+            "DELTA_CLUSTERING_COLUMNS_MISMATCH",
+            f"The provided clustering columns {list(given)} do not match the existing table's, {list(found)}. Leave "
+            "clusterBy out, or change the table: ALTER TABLE … CLUSTER BY (…).",
+        )
 
 
 def refuse_new_definition(data_change: bool, exists: bool) -> None:
@@ -290,7 +313,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     )
     protocol = snapshot.protocol
     if is_overwrite:
-        protocol = upgraded(protocol, protocol_for(StructType([]), asked.properties))
+        protocol = upgraded(protocol, protocol_for(StructType([]), asked.set_properties))
     condition = None if asked.condition is None else asked.condition.text
     # An impossible condition is refused before anything is written.
     replaced = replaced_files(table, snapshot, asked.kind, condition)
@@ -337,7 +360,7 @@ def written_definition(
     if asked.kind != "append":
         refuse_append_only(snapshot, table, "the overwrite deletes rows")
     check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table)
-    definition = rows_definition(snapshot, asked.properties if sets_properties else None)
+    definition = rows_definition(snapshot, asked.set_properties if sets_properties else None)
     if not asked.merges_schema:
         return definition
     evolved = evolved_definition(snapshot, definition, given, conf)

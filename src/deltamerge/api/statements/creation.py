@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from deltamerge.api.new_tables import create, find_place, record
+from deltamerge.api.new_tables import check_place, create, find_place, recorded
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
@@ -141,9 +141,11 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
     if place.exists and place.name and statement.mode == "create_if_not_exists":
         # At a path delta-spark asks the catalog, which does not know the table, and fails.
         return frames.nothing(tables.spark)
-    record(place, spark_schema(source.table.snapshot(version)), None, requires_entry=True)
-    replaces = statement.mode in ("replace", "create_or_replace")
-    metrics = shallow_clone(source.table, version, place.table, statement.properties, replaces=replaces)
+    schema, replaces = spark_schema(source.table.snapshot(version)), statement.mode in ("replace", "create_or_replace")
+    if replaces:
+        check_place(place)
+    with recorded(place, schema, None, requires_entry=True):
+        metrics = shallow_clone(source.table, version, place.table, statement.properties, replaces=replaces)
     return frames.of_metrics(tables.spark, metrics)
 
 

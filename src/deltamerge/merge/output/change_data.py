@@ -66,7 +66,9 @@ def pack_and_explode_cdc_output(
     rows: Rows, packed: Column, schema: StructType, names: InternalColumns, hidden: tuple[str, ...]
 ) -> DataFrame:
     """Turn each row into the rows of an array of structs, in one column. Delta: packAndExplodeCDCOutput."""
-    exploded = rows.frame.select(packed.alias(names.packed)).select(F.explode(names.packed).alias(names.packed))
+    # Not of a column: of one Spark asks first for the size of its array, and may compute the values for that before the
+    # clause's condition (InferFiltersFromGenerate).
+    exploded = rows.frame.select(F.explode(packed).alias(names.packed))
     row = F.col(names.packed)
     return exploded.select(
         *(row.getField(names.output(i)).alias(field.name) for i, field in enumerate(schema.fields)),
