@@ -35,7 +35,7 @@ def test_a_failed_create_leaves_the_table_of_another_session(
             store.put("_delta_log/00000000000000000000.json", b"{}")
         raise RuntimeError("another was first")
 
-    monkeypatch.setattr(new_tables, "record", lambda *_, **__: True)
+    monkeypatch.setattr(new_tables, "_record", lambda *_, **__: True)
     monkeypatch.setattr(new_tables, "create_table", failing)
     table: Any = SimpleNamespace(store=store, spark=SimpleNamespace(sql=statements.append))
     with pytest.raises(RuntimeError, match="another was first"):
