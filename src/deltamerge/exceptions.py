@@ -167,7 +167,11 @@ class DeltaUnsupportedFeatureException(DeltaTableException):
 
 
 class DeltaRuntimeException(DeltaError):
-    """The data makes the statement fail; the table is as it was."""
+    """The data makes the statement fail; the table is as it was.
+
+    One with the class DELTA_POST_COMMIT_HOOK_FAILED is another case: the statement is committed as the version that it
+    names, and must not be run again.
+    """
 
 
 class InvariantViolationException(DeltaRuntimeException):

@@ -334,7 +334,8 @@ class DeltaTable(TableCommands):
                 a key of ON's equalities, the one with the greatest value is merged and the others are ignored; if two
                 have it, the merge fails and names the key.
             skip_unchanged: Whether a row to which an UPDATE would give the values that it has is left alone. The
-                report counts these rows as skipped. By default the session's ``spark.deltamerge.merge.skipUnchanged``.
+                report counts these rows as skipped. The session's ``spark.deltamerge.merge.skipUnchanged`` asks for it
+                in every merge.
 
         Returns:
             A builder; add clauses, then call ``execute()`` or ``run()``.

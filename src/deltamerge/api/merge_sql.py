@@ -55,7 +55,8 @@ def merge_sql(
         spark: The session, in which the source's tables and views are looked up.
         statement: A MERGE in Delta's SQL.
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
-        progress: Called with each step as it begins.
+        progress: An object whose ``step(name, description)`` is called as each step begins, such as
+            `show_progress`.
         dedupe_by: A source column or several: of the source rows with one key the latest by these is merged; see
             `DeltaTable.merge`.
         skip_unchanged: Whether a row to which an UPDATE would give the values that it has is left alone; see
@@ -109,11 +110,12 @@ def plan_sql(
         statement: A MERGE in Delta's SQL; ``EXPLAIN`` before it changes nothing, ``EXPLAIN ANALYZE`` does what
             `analyze` does.
         tables: Delta tables by the names that they have in the statement; paths or `DeltaTable`s.
-        progress: Called with each step as it begins.
+        progress: An object whose ``step(name, description)`` is called as each step begins, such as
+            `show_progress`.
         dedupe_by: A source column or several; see `merge_sql`.
         skip_unchanged: Whether rows that an UPDATE would leave as they are are left alone; see `merge_sql`.
         analyze: Whether to read the source and match its rows too, for the rows that each clause would change;
-            otherwise only the log is read.
+            otherwise only the log, and footers of a source's Parquet files, are read.
         options: The options of an object store; see `merge_sql`.
 
     Returns:

@@ -22,8 +22,8 @@ def register(spark: SparkSession) -> bool:
     The source keeps the settings that the session has now (its time zone, Delta's settings, the credentials of
     ``spark.hadoop.fs.*``); call this again when they have changed. Spark runs a part of the source in a Python worker
     next to its driver, where this package must be installed (over Spark Connect on the server); executors need only
-    PyArrow. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled`` unless that is set. It
-    unsets ``spark.sql.catalog.spark_catalog`` if it names delta-spark's class and there is no such class.
+    PyArrow. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled``, also where that is
+    false. It unsets ``spark.sql.catalog.spark_catalog`` if it names delta-spark's class and there is no such class.
 
     Args:
         spark: The session.

@@ -101,7 +101,8 @@ def scd2(
         is_current: The target's column that is TRUE for the current version, or None without one.
         change_log: A path or a name for the change log. By default it is in a folder of the target.
         options: The options of the object store, as for `DeltaTable.forPath`.
-        progress: Called with each step as it begins.
+        progress: An object whose ``step(name, description)`` is called as each step begins, such as
+            `show_progress`.
         txn_app_id: The application that merges; with `txn_version` the changes are applied once.
         txn_version: The application's number for this call, greater than those of its earlier writes.
         user_metadata: A string for the commit's ``userMetadata``.
@@ -176,7 +177,8 @@ def apply_changes(
         track_history_except_columns: With `scd_type` 2, instead: the columns whose changes make none.
         change_log: A path or a name for the change log. By default it is in a folder of the target.
         options: The options of the object store, as for `DeltaTable.forPath`.
-        progress: Called with each step as it begins.
+        progress: An object whose ``step(name, description)`` is called as each step begins, such as
+            `show_progress`.
         txn_app_id: The application that merges; with `txn_version` the changes are applied once.
         txn_version: The application's number for this call, greater than those of its earlier writes.
         user_metadata: A string for the commit's ``userMetadata``.

@@ -93,7 +93,8 @@ def upsert(
         quarantine: A path or a name of a table: rows of the source that the target cannot take are written there with
             the reason, and the others are merged. See docs/recipes.md.
         options: The options of the object store of `target` and `quarantine`, as for `DeltaTable.forPath`.
-        progress: Called with each step as it begins.
+        progress: An object whose ``step(name, description)`` is called as each step begins, such as
+            `show_progress`.
         txn_app_id: The application that merges; with `txn_version` the merge is done once, however often the
             application tries.
         txn_version: The application's number for this merge, greater than those of its earlier writes.
