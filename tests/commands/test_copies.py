@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,3 +128,31 @@ def test_convert_takes_all_files(spark: SparkSession, tmp_path: Path) -> None:
     assert not (path / "_delta_log").exists()
     (path / "_spark_metadata" / "0").unlink()
     assert sorted(convert().toDF().collect()) == [(i, i % 2) for i in range(10)]
+
+
+def test_convert_with_the_sessions_properties(spark: SparkSession, tmp_path: Path) -> None:
+    path, default = str(tmp_path / "t"), "spark.databricks.delta.properties.defaults."
+    spark.range(10).selectExpr("id", "id AS `a b`", "id % 2 AS p").write.partitionBy("p").parquet(path)
+    spark.conf.set(default + "columnMapping.mode", "id")
+    with pytest.raises(DeltaAnalysisException, match="by ids"):
+        DeltaTable.convertToDelta(spark, f"parquet.`{path}`", "p INT")
+    properties = {
+        "columnMapping.mode": "name",
+        "enableChangeDataFeed": "true",
+        "enableDeletionVectors": "true",
+        "enableRowTracking": "true",
+        "dataSkippingNumIndexedCols": "1",
+    }
+    for name, value in properties.items():
+        spark.conf.set(default + name, value)
+    made = DeltaTable.convertToDelta(spark, f"parquet.`{path}`", "p INT")
+    configuration = actions(path, 0, "metaData")[0]["configuration"]
+    assert {f"delta.{name}": value for name, value in properties.items()}.items() <= configuration.items()
+    features = set(actions(path, 0, "protocol")[0]["writerFeatures"])
+    assert features >= {"changeDataFeed", "columnMapping", "deletionVectors", "rowTracking"}
+    stats = [json.loads(add["stats"]) for add in actions(path, 0, "add")]
+    assert all(set(of["minValues"]) == {"id"} and of["tightBounds"] for of in stats)
+    assert sorted(row["_metadata"]["row_id"] for row in made.with_row_ids().collect()) == list(range(10))
+    made.delete("id = 3")
+    assert [(row["a b"], row["_change_type"]) for row in made.changes(1, 1).collect()] == [(3, "delete")]
+    assert made.toDF().count() == 9

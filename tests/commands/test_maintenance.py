@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 
 import deltamerge
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.exceptions import (
     ConcurrentDeleteReadException,
     DeltaAnalysisException,
@@ -305,3 +305,45 @@ def test_protocol(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="The readerVersion needs to be an integer but got"):
         opened.upgradeTableProtocol("1", 2)  # type: ignore[arg-type]
     assert len(values(spark, path)) == 20
+
+
+def test_what_optimize_says_of_session_and_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(3).selectExpr("id", "id AS a", "struct(id AS x, id AS y) AS b", "id AS c"), path)
+
+    def counted(properties: str) -> tuple[int, int, int]:
+        sql(spark, f"ALTER TABLE delta.`{path}` {properties}")
+        metrics = DeltaTable.forPath(spark, path).optimize().executeCompaction().collect()[0]["metrics"]
+        return metrics["totalClusterParallelism"], metrics["numTableColumns"], metrics["numTableColumnsWithStats"]
+
+    tasks = spark.sparkContext.defaultParallelism
+    number, names = "'delta.dataSkippingNumIndexedCols'", "'delta.dataSkippingStatsColumns'"
+    assert counted(f"SET TBLPROPERTIES ({number} = '2')") == (tasks, 4, 2)
+    assert counted(f"SET TBLPROPERTIES ({number} = '-1')") == (tasks, 4, 4)
+    assert counted(f"SET TBLPROPERTIES ({names} = 'a,b.x,b.y')") == (tasks, 4, 2)
+    assert counted(f"UNSET TBLPROPERTIES ({number}, {names})") == (tasks, 4, 4)
+
+
+@pytest.mark.parametrize("is_auto", [False, True])
+def test_optimize_of_one_partition_in_two_spellings(spark: SparkSession, tmp_path: Path, is_auto: bool) -> None:
+    path, time = str(tmp_path / "t"), "TIMESTAMP'2024-01-01 00:00:00'"
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    spark.conf.set("spark.databricks.delta.autoCompact.minNumFiles", "3")
+    rows = spark.range(3).selectExpr("id", f"{time} AS p").coalesce(1)
+    properties = {"delta.autoOptimize.autoCompact": "true"} if is_auto else {}
+    write_delta(rows, path, partition_by="p", properties=properties)
+    write_delta(rows, path, "append")
+    first = Path(path) / commit_path(0)
+    (spelled,) = actions(path, 0, "add")[0]["partitionValues"].values()
+    other = "2024-01-01 00:00:00" if spelled.endswith("Z") else "2024-01-01T00:00:00.000000Z"
+    first.write_text(first.read_text().replace(f'"p":"{spelled}"', f'"p":"{other}"'))
+    delete_checksums(path)
+    if is_auto:
+        write_delta(rows, path, "append")
+    else:
+        (row,) = DeltaTable.forPath(spark, path).optimize().executeCompaction().collect()
+        metrics = row["metrics"]
+        assert (metrics["numFilesRemoved"], metrics["numFilesAdded"], metrics["partitionsOptimized"]) == (2, 1, 1)
+    opened = DeltaTable.forPath(spark, path)
+    assert len(opened.table.snapshot().files.add_files()) == 1
+    assert opened.toDF().where(f"p = {time}").count() == (9 if is_auto else 6)

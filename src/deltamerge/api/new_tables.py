@@ -201,8 +201,8 @@ def _check_part(table: Table, kind: str, what: str, asked: object, found: object
 
 
 def _columns(schema: StructType) -> list[str]:
-    """Return columns as DDL has them: types, NOT NULL and comments."""
-    return [_column(field) for field in schema.fields]
+    """Return columns as DDL has them: types, NOT NULL and comments; their order does not matter."""
+    return sorted(_column(field) for field in schema.fields)
 
 
 def _column(field: StructField) -> str:

@@ -11,6 +11,11 @@ from pyspark.sql import DataFrame
 from deltamerge.api.arguments import names_of
 from deltamerge.commands.cubes import cube_id
 from deltamerge.commands.optimize import Optimized, file_sizes, optimize
+from deltamerge.commands.rewriting import by_partition
+from deltamerge.log.properties import integer
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.skipping.indexed import NUM_INDEXED_COLS, STATS_COLUMNS, IndexedColumns
+from deltamerge.spark.session import default_parallelism, merge_conf
 from deltamerge.spark.table import Table
 
 _SIZES = "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
@@ -102,19 +107,19 @@ def optimized_frame(table: Table, done: Optimized) -> DataFrame:
     Returns:
         One row: path and metrics.
     """
-    return table.spark.createDataFrame([(table.location, _metrics(done))], f"path STRING, metrics {_METRICS}")
+    return table.spark.createDataFrame([(table.location, _metrics(table, done))], f"path STRING, metrics {_METRICS}")
 
 
-def _metrics(done: Optimized) -> tuple[Any, ...]:
+def _metrics(table: Table, done: Optimized) -> tuple[Any, ...]:
     removed = done.removed
     vectors = [file.deletion_vector for file in removed if file.deletion_vector is not None]
-    columns = len(done.snapshot.schema.fields)
+    zone = merge_conf(table.spark).session_time_zone
     return (
         len(done.added),
         len(removed),
         file_sizes(done.added),
         file_sizes(removed),
-        len({tuple(sorted(files[0].partition_values.items())) for files in done.bins}),
+        len(by_partition(done.snapshot, (files[0] for files in done.bins), zone)),
         _z_order_stats(done) if done.is_z_ordered else None,
         _clustering_stats(done) if done.is_clustered else None,
         len(done.bins),
@@ -126,13 +131,26 @@ def _metrics(done: Optimized) -> tuple[Any, ...]:
         0,
         done.started_ms,
         0,
-        0,
+        default_parallelism(table.spark) or 0,
         0,
         None,
         (len(vectors), sum(vector.cardinality for vector in vectors)) if vectors else None,
-        columns,
-        min(columns, 32),
+        len(done.snapshot.schema.fields),
+        _columns_with_statistics(done.snapshot),
     )
+
+
+def _columns_with_statistics(snapshot: Snapshot) -> int:
+    """Return how many columns the table's properties ask for statistics of.
+
+    Delta: OptimizeExecutor, which takes the number in the property, of partition columns and structs, too.
+    """
+    metadata, columns = snapshot.metadata, snapshot.schema.fields
+    if STATS_COLUMNS in metadata.configuration:
+        indexed = IndexedColumns.of(snapshot.schema, metadata.partition_columns, metadata.configuration)
+        return len({path[0] for path in indexed.paths})
+    count = integer(metadata.configuration, NUM_INDEXED_COLS, 32)
+    return len(columns) if count < 0 else min(count, len(columns))
 
 
 def _clustering_stats(done: Optimized) -> tuple[Any, ...]:

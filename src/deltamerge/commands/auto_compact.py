@@ -18,7 +18,7 @@ from deltamerge.merge.outcome import MergeOutcome, Progress
 from deltamerge.merge.run_merge import run_merge
 from deltamerge.spark.config import AutoCompactConf, CommandConf
 from deltamerge.spark.held_settings import for_reading, session_settings
-from deltamerge.spark.session import errors_not_logged, session_conf
+from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
 from deltamerge.spark.table import Table
 
 logger = logging.getLogger("deltamerge.commands.AutoCompact")
@@ -73,12 +73,13 @@ def _compact(table: Table, conf: AutoCompactConf, added: Sequence[AddFile]) -> N
             # To order its rows takes an OPTIMIZE.
             return
         smallest = conf.max_file_size // 2 if conf.min_file_size is None else conf.min_file_size
-        written = [dict(files[0].partition_values) for files in by_partition(added)]
+        zone = merge_conf(table.spark).session_time_zone
+        written = by_partition(snapshot, added, zone).keys()
+        small = (file for file in snapshot.files.add_files() if file.size < smallest)
         candidates = [
             file
-            for files in by_partition(file for file in snapshot.files.add_files() if file.size < smallest)
-            if len(files) >= conf.min_num_files
-            and (not conf.modified_partitions_only or dict(files[0].partition_values) in written)
+            for partition, files in by_partition(snapshot, small, zone).items()
+            if len(files) >= conf.min_num_files and (not conf.modified_partitions_only or partition in written)
             for file in files
         ]
         commands = session_conf(table.spark, CommandConf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 
 import pyarrow as pa
@@ -20,18 +20,22 @@ from deltamerge.exceptions import (
     DeltaUnsupportedOperationException,
 )
 from deltamerge.log.actions import Action, AddFile, Metadata
+from deltamerge.log.features.column_mapping import ID, NONE, mapping_mode, with_column_ids, with_own_names
+from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
-from deltamerge.log.schema import parse_schema
+from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import table_exists
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.spark import columns as F
+from deltamerge.spark.session import settings_below
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile, in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
 from deltamerge.write.data_files import statistics_of
-from deltamerge.write.table_features import protocol_for
+from deltamerge.write.property_names import DEFAULTS, default_properties
+from deltamerge.write.table_features import protocol_for, stored_properties
 
 _STREAM_LOG = "_spark_metadata/"
 # Every string is a value of these.
@@ -56,8 +60,10 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     # A file that is not a Parquet file is refused before anything is written.
     in_parallel(partial(_footer, table), files)
     schema = _schema(table, files, partition_schema)
+    properties = default_properties(settings_below(table.spark, DEFAULTS))
+    _check_mapping(table, properties)
     logged: LogSchema = parse_schema(schema.json())
-    indexed = IndexedColumns.of(logged, partition_schema.names, {})
+    indexed = IndexedColumns.of(logged, partition_schema.names, properties)
 
     def added(file: StoredFile, of_file: dict[str, str | None]) -> AddFile:
         footer = _footer(table, file)
@@ -70,10 +76,12 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
         )
 
     adds = in_parallel(added, files, values)
+    is_mapped = mapping_mode(properties) != NONE
     metadata = Metadata(
         id=str(uuid.uuid4()),
-        schema_string=json.dumps(schema.jsonValue()),
+        schema_string=schema_to_json(with_own_names(logged)) if is_mapped else json.dumps(schema.jsonValue()),
         partition_columns=tuple(partition_schema.names),
+        configuration=with_column_names(stored_properties(properties)),
         created_time=now_ms(),
     )
     parameters = {
@@ -82,7 +90,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
         "collectStats": True,
         "sourceFormat": "parquet",
     }
-    actions: list[Action] = [protocol_for(schema, {}), metadata, *adds]
+    actions: list[Action] = [protocol_for(schema, properties), with_column_ids(metadata), *adds]
     commit_command(table, None, "CONVERT", parameters, actions, metrics={"numConvertedFiles": len(adds)})
 
 
@@ -90,6 +98,15 @@ def _is_data(path: str, columns: Sequence[str]) -> bool:
     parts = path.split("/")
     of_partitions = tuple(f"{name}=" for name in columns)
     return not any(part.startswith((".", "_")) and not part.startswith(of_partitions) for part in parts)
+
+
+def _check_mapping(table: Table, properties: Mapping[str, str]) -> None:
+    if mapping_mode(properties) == ID:
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"The files of {table.location} cannot become a table that finds their columns by ids, which they do not "
+            f"have, as {DEFAULTS}columnMapping.mode = id asks for. Set it to name.",
+        )
 
 
 def _check_no_stream(table: Table, found: Sequence[StoredFile]) -> None:

@@ -45,7 +45,7 @@ from deltamerge.log.segment import find_segment, is_v2
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.held_settings import for_reading, session_settings
-from deltamerge.spark.session import errors_not_logged, session_conf
+from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
 from deltamerge.spark.table import Table
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.constraints import CHECK_PREFIX
@@ -195,7 +195,8 @@ def _rewrite_all(table: Table, snapshot: Snapshot, files: Iterable[AddFile], rec
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         conf = session_conf(table.spark, CommandConf)
         size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
-        rewrite(table, snapshot, packed_partitions(files, size), (), conf, record)
+        zone = merge_conf(table.spark).session_time_zone
+        rewrite(table, snapshot, packed_partitions(snapshot, files, size, zone), (), conf, record)
 
 
 def _has_type_changes(metadata: Metadata) -> bool:

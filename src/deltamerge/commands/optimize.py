@@ -22,7 +22,7 @@ from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.held_settings import for_reading, session_settings
-from deltamerge.spark.session import errors_not_logged, session_conf
+from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import did_you_mean
 from deltamerge.txn.transaction import now_ms
@@ -67,7 +67,7 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_
         _check_clustered(snapshot, where, order_by, is_full=is_full)
         columns = _columns_to_order_by(snapshot, order_by, conf) or clustered
         candidates = _candidates(table, snapshot, where)
-        bins = _bins(snapshot, candidates, columns, clustered, conf, is_full=is_full)
+        bins = _bins(table, snapshot, candidates, columns, clustered, conf, is_full=is_full)
         added: tuple[AddFile, ...] = ()
         if bins:
             full: dict[str, object] = {"isFull": is_full} if clustered else {}
@@ -80,7 +80,7 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_
 
 def compact(table: Table, snapshot: Snapshot, candidates: Sequence[AddFile], conf: CommandConf) -> None:
     """Compact the small ones of some files without being asked: the compaction after a commit."""
-    bins = _bins(snapshot, candidates, (), (), conf, is_full=False)
+    bins = _bins(table, snapshot, candidates, (), (), conf, is_full=False)
     if bins:
         record = RewriteRecord("OPTIMIZE", _parameters((), (), (), is_auto=True))
         rewrite(table, snapshot, bins, (), conf, record)
@@ -110,7 +110,8 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
         conf = session_conf(table.spark, CommandConf)
         candidates = _candidates(table, snapshot, where)
         size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
-        bins = packed_partitions(_to_purge(snapshot, candidates), size)
+        zone = merge_conf(table.spark).session_time_zone
+        bins = packed_partitions(snapshot, _to_purge(snapshot, candidates), size, zone)
         added: tuple[AddFile, ...] = ()
         if bins:
             record = RewriteRecord("REORG", {"predicate": compact_json(list(where)), "applyPurge": True})
@@ -152,6 +153,7 @@ def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[
 
 
 def _bins(
+    table: Table,
     snapshot: Snapshot,
     files: Sequence[AddFile],
     columns: Sequence[str],
@@ -167,10 +169,11 @@ def _bins(
         return packed_cubes(files_to_cluster(files, clustered, conf.optimize_min_cube_size, is_full=is_full), target)
     size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
     smallest = min(conf.optimize_min_file_size, size)
+    zone = merge_conf(table.spark).session_time_zone
     if columns:
-        return by_partition(files)
+        return list(by_partition(snapshot, files, zone).values())
     small = (f for f in files if f.size < smallest or _deleted_share(f) > conf.optimize_max_deleted_rows_ratio)
-    return [of_bin for of_bin in packed_partitions(small, size) if len(of_bin) > 1]
+    return [of_bin for of_bin in packed_partitions(snapshot, small, size, zone) if len(of_bin) > 1]
 
 
 def _deleted_share(file: AddFile) -> float:

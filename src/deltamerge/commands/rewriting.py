@@ -20,6 +20,7 @@ from deltamerge.log.features.row_tracking import materialized_columns
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
+from deltamerge.skipping.partition_keys import Partition, partition_of
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
@@ -59,16 +60,23 @@ class RewriteRecord:
     domains: tuple[DomainMetadata, ...] = ()
 
 
-def by_partition(files: Iterable[AddFile]) -> list[list[AddFile]]:
-    partitions: dict[tuple[tuple[str, str | None], ...], list[AddFile]] = defaultdict(list)
+def by_partition(
+    snapshot: Snapshot, files: Iterable[AddFile], session_time_zone: str
+) -> dict[Partition, list[AddFile]]:
+    """Return the files of each partition."""
+    partitions: dict[Partition, list[AddFile]] = defaultdict(list)
+    partition = partition_of(snapshot, session_time_zone)
     for file in files:
-        partitions[tuple(sorted(file.partition_values.items()))].append(file)
-    return list(partitions.values())
+        partitions[partition(file)].append(file)
+    return partitions
 
 
-def packed_partitions(files: Iterable[AddFile], size: int) -> list[list[AddFile]]:
+def packed_partitions(
+    snapshot: Snapshot, files: Iterable[AddFile], size: int, session_time_zone: str
+) -> list[list[AddFile]]:
     """Put the files of each partition together into bins of a size in bytes."""
-    return [of_bin for of in by_partition(files) for of_bin in _packed(of, size)]
+    of_partitions = by_partition(snapshot, files, session_time_zone).values()
+    return [of_bin for of in of_partitions for of_bin in _packed(of, size)]
 
 
 def _packed(files: Iterable[AddFile], size: int) -> list[list[AddFile]]:

@@ -10,6 +10,7 @@ from deltamerge.log.properties import integer
 from deltamerge.log.schema import StructField, StructType, lower_case
 
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"
+STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class IndexedColumns:
         """
         partitions = set(partition_columns)
         leaves = [leaf for leaf in leaves_of(schema) if leaf.names[0] not in partitions]
-        listed = configuration.get("delta.dataSkippingStatsColumns")
+        listed = configuration.get(STATS_COLUMNS)
         if listed is not None:
             wanted = set(_split(listed.lower()))
             leaves = [leaf for leaf in leaves if not wanted.isdisjoint(_prefixes(leaf.names))]

@@ -39,6 +39,18 @@ def runs_in_local_mode(spark: SparkSession) -> bool:
     return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
 
 
+def default_parallelism(spark: SparkSession) -> int | None:
+    """Return how many tasks a session runs at a time by default; None where it does not say."""
+    if is_connect(spark):
+        return None
+    try:
+        return spark.sparkContext.defaultParallelism
+    except SPARK_ERRORS as error:
+        if not is_refusal(error):
+            raise
+        return None
+
+
 def merge_conf(spark: SparkSession) -> MergeConf:
     return session_conf(spark, MergeConf)
 

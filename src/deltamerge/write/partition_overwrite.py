@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,9 +12,8 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, find_column
 from deltamerge.skipping.keys import Key
-from deltamerge.skipping.partition_values import partition_parser
+from deltamerge.skipping.partition_keys import partition_of
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
@@ -60,40 +59,19 @@ def replaced_among(snapshot: Snapshot, among: FilesAmong) -> Replaced:
 
 def of_same_partitions(snapshot: Snapshot, written: WrittenFiles, session_time_zone: str) -> FilesAmong:
     """Return what finds the files of the partitions that got files; writers may spell one value in several ways."""
-    readers = [_reader(snapshot, name, session_time_zone) for name in snapshot.metadata.partition_columns]
 
-    def partition(file: AddFile) -> tuple[Key | None, ...]:
-        return tuple(read(file.partition_values) for read in readers)
+    def unread(name: str, string: str) -> Key:
+        raise DeltaAnalysisException(
+            "DELTAMERGE_PARTITION_VALUE_NOT_READ",
+            f"The partition value '{string}' of column {name} cannot be compared with those that are written: it "
+            f"cannot surely be read as the column's type in the session's time zone {session_time_zone}. Nothing "
+            "was written. Say with replaceWhere which rows are replaced.",
+            parameters={"column": name, "value": string},
+        )
 
+    partition = partition_of(snapshot, session_time_zone, unread)
     partitions = set(map(partition, written.files))
     return lambda files: [file for file in files if partition(file) in partitions] if partitions else []
-
-
-def _reader(snapshot: Snapshot, name: str, session_time_zone: str) -> Callable[[Mapping[str, str | None]], Key | None]:
-    """Return what reads one column's value of a file's partition values, as a key."""
-    column = find_column(snapshot.schema, (name,), frozenset({name}))
-    assert column is not None
-    physical = column.physical_path[0]
-    ddl = next(field for field in snapshot.schema.fields if field.name == name).metadata.get(CHAR_VARCHAR_TYPE)
-    is_char = isinstance(ddl, str) and ddl.lower().startswith("char")
-    parse = partition_parser(column.type, session_time_zone)
-
-    def read(values: Mapping[str, str | None]) -> Key | None:
-        string = values.get(physical)
-        if string is None or string == "":
-            return None
-        key = (string.rstrip(" ") if is_char else string) if parse is None else parse(string)
-        if key is None:
-            raise DeltaAnalysisException(
-                "DELTAMERGE_PARTITION_VALUE_NOT_READ",
-                f"The partition value '{string}' of column {name} cannot be compared with those that are written: it "
-                f"cannot surely be read as the column's type in the session's time zone {session_time_zone}. Nothing "
-                "was written. Say with replaceWhere which rows are replaced.",
-                parameters={"column": name, "value": string},
-            )
-        return key
-
-    return read
 
 
 def _check_written(fitting: Sequence[AddFile], written: WrittenFiles, condition: str) -> None:
