@@ -69,6 +69,15 @@ def check_clean(s3: S3, path: str) -> None:
     assert "<Upload>" not in s3.uploads()
 
 
+def test_a_clone_is_opened_as_its_source(spark: SparkSession, s3: S3) -> None:
+    path = make(s3, "cloned")
+    clone = DeltaTable.forPath(spark, path, s3.options).clone(f"s3a://{BUCKET}/clone", isShallow=True)
+    assert clone.detail().collect()[0].numFiles == 1
+    report = upsert(spark, s3, f"s3a://{BUCKET}/clone").run()
+    assert (report.metrics["numTargetRowsUpdated"], report.metrics["numTargetRowsInserted"]) == (5, 5)
+    assert rows_of(s3, path) == expected(end=5)
+
+
 @pytest.mark.sessions
 @pytest.mark.parametrize("driver_bytes", [None, "0"])
 @pytest.mark.parametrize("partition_by", [None, ["p"]])

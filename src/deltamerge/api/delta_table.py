@@ -208,7 +208,7 @@ class DeltaTable(TableCommands):
         return cls.forPath(sparkSession, parts[1])
 
     def _open(self, path: str) -> DeltaTable:
-        return DeltaTable.forPath(self.table.spark, path)
+        return DeltaTable.forPath(self.table.spark, path, dict(self.table.options))
 
     def alias(self, aliasName: str) -> DeltaTable:
         """Name the table for a merge's conditions and values.

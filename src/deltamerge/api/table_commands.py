@@ -252,7 +252,7 @@ class TableCommands:
                 "DELTA_UNSUPPORTED_CLONE",
                 "Only shallow clones are supported: pass isShallow=True, or copy the rows with write_delta.",
             )
-        made = open_table(self.table.spark, target)
+        made = open_table(self.table.spark, target, self.table.options)
         shallow_clone(self.table, version, made, properties or {}, replaces=replaces)
         return self._open(target)
 
