@@ -122,3 +122,34 @@ def test_wider_columns(spark: SparkSession, tmp_path: Path, policy: str) -> None
         spark.conf.unset("spark.sql.storeAssignmentPolicy")
     assert read(spark, path) == [(1, 1), (2**41, 2**40)]
     assert sorted(row.id for row in log.toDF().collect()) == [1, 1, 2**41]
+
+
+def test_fields_of_structs_go_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    path, log = tmp_path / "t", tmp_path / "t" / "_deltamerge_changes"
+    changes(spark, path, "SELECT 1 AS id, named_struct('a', 'x', 'b', 'y') AS s, 10 AS n")
+    changes(spark, path, "SELECT 2 AS id, named_struct('b', 'y', 'a', 'x') AS s, 10 AS n")
+    assert [row.s.asDict() for row in DeltaTable.forPath(spark, str(path)).toDF().collect()] == [
+        {"a": "x", "b": "y"}
+    ] * 2
+    with pytest.raises(DeltaAnalysisException, match="the column lacks c"):
+        changes(spark, path, "SELECT 3 AS id, named_struct('a', 'x', 'b', 'y', 'c', 'z') AS s, 10 AS n")
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "ALTER COLUMN s.b FIRST")
+    alter(spark, path, "ADD COLUMNS (s.c STRING FIRST)")
+    changes(spark, path, "SELECT 1 AS id, named_struct('a', 'late', 'b', 'late', 'c', 'late') AS s, 5 AS n")
+    changes(spark, path, "SELECT 3 AS id, named_struct('c', 'z', 'a', 'x', 'b', 'y') AS s, 5 AS n")
+    found = {row.id: row.s.asDict() for row in DeltaTable.forPath(spark, str(path)).toDF().collect()}
+    assert found == {
+        1: {"c": None, "b": "y", "a": "x"},
+        2: {"c": None, "b": "y", "a": "x"},
+        3: {"c": "z", "b": "y", "a": "x"},
+    }
+    alter(spark, path, "RENAME COLUMN s.b TO d")
+    late = "SELECT 1 AS id, named_struct('a', 'late', 'd', 'late', 'c', 'late') AS s, 4 AS n"
+    with pytest.raises(DeltaAnalysisException, match=re.escape("RENAME COLUMN `__row`.`s`.`b` TO `d`")):
+        changes(spark, path, late)
+    alter(spark, log, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, log, "RENAME COLUMN `__row`.`s`.`b` TO `d`")
+    changes(spark, path, late)
+    found = {row.id: row.s.asDict() for row in DeltaTable.forPath(spark, str(path)).toDF().collect()}
+    assert found[1] == {"c": None, "d": "y", "a": "x"}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import BooleanType, StructField, StructType
+from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
@@ -20,10 +20,12 @@ from deltamerge.merge.source.rows_at_fault import as_key, null_error, tie_error
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of, type_of_value
 from deltamerge.spark import columns as F
+from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import exact_json
 from deltamerge.spark.session import merge_conf
 from deltamerge.sql.names import quote
-from deltamerge.write.align import find_field
+from deltamerge.write.align import align, check_same_fields, find_field
+from deltamerge.write.store_assignment import StoreAssignment
 
 CHANGE_LOG = "_deltamerge_changes"
 SEQUENCE, DELETED, ROW = "__sequence", "__deleted", "__row"
@@ -128,9 +130,7 @@ def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
         *of_keys,
         F.coalesce(feed.sequence.cast(sequence), missing.cast(sequence)).alias(SEQUENCE),
         is_deleted.alias(DELETED),
-        F.struct(
-            *(F.col(f"s.{quote(field.name)}").cast(field.dataType).alias(field.name) for field in row_type.fields)
-        ).alias(ROW),
+        F.struct(*(_value(source, field, case_sensitive) for field in row_type.fields)).alias(ROW),
     )
     by = [quote(field.name) for field in keys]
     # A delete's other columns say nothing.
@@ -144,6 +144,29 @@ def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
     return events.where(F.when(F.col(_LEAST) != F.col(_GREATEST), tied).otherwise(F.lit(True))).select(
         *by, SEQUENCE, F.col(f"{_REPEATED}.{DELETED}").alias(DELETED), F.col(f"{_REPEATED}.{ROW}").alias(ROW)
     )
+
+
+def _value(source: DataFrame, wanted: StructField, case_sensitive: bool) -> Column:
+    """Return a source's column in the type of the log's, whose structs have their fields by name."""
+    place = find_field(source.schema, wanted.name, case_sensitive)
+    assert place is not None
+    given = source.schema.fields[place]
+    check_same_fields(
+        given.dataType,
+        wanted.dataType,
+        wanted.name,
+        "a change feed",
+        case_sensitive,
+        allow_missing_struct_field=True,
+    )
+    value = F.col(f"s.{quote(given.name)}")
+    return in_type(value, given.dataType, wanted.dataType, merge_conf(source.sparkSession)).alias(wanted.name)
+
+
+def in_type(value: Column, given: DataType, wanted: DataType, conf: MergeConf) -> Column:
+    """Return a value cast as the session casts, but structs field by field by name; fields that it lacks are NULL."""
+    policy = "ANSI" if conf.ansi_enabled else "LEGACY"
+    return align(value, given, wanted, StoreAssignment(policy, conf.ansi_enabled, conf.case_sensitive))
 
 
 def record(log: DeltaTable, events: DataFrame, keys: Sequence[str]) -> DeltaMergeBuilder:

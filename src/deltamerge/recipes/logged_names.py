@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.commands.alter_properties import set_properties
@@ -15,8 +15,10 @@ from deltamerge.log.features.column_mapping import NONE, physical_name
 from deltamerge.log.features.type_widening import ALWAYS
 from deltamerge.log.features.type_widening import ENABLED as WIDENS
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
+from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, in_type
 from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import matching_inner_types
+from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
 from deltamerge.write.align import find_field
@@ -49,13 +51,15 @@ class LoggedNames:
         """Return a log's events under the target's names and in its types, NULL where the log has no column yet."""
         row = log.schema[ROW].dataType
         assert isinstance(row, StructType)
-        known = set(row.names)
-        values = (
-            (F.col(ROW).getField(self.of[f.name]) if self.of[f.name] in known else F.lit(None))
-            .cast(f.dataType)
-            .alias(f.name)
-            for f in rules.columns
-        )
+        known, conf = {field.name: field.dataType for field in row.fields}, merge_conf(log.sparkSession)
+
+        def value(field: StructField) -> Column:
+            name = self.of[field.name]
+            if name not in known:
+                return F.lit(None).cast(field.dataType)
+            return in_type(F.col(ROW).getField(name), known[name], field.dataType, conf)
+
+        values = (value(field).alias(field.name) for field in rules.columns)
         types = {field.name: field.dataType for field in rules.columns}
         keys = (F.col(quote(self.of[key])).cast(types[key]).alias(key) for key in rules.keys)
         return log.select(*keys, SEQUENCE, DELETED, F.struct(*values).alias(ROW))
@@ -85,7 +89,9 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules) -> LoggedN
     for field in rules.columns:
         found = claimed[field.name]
         if found is None and is_mapped and physical[field.name] != field.name:
-            _refuse_unknown(log, field, [name for name in row.names if name not in taken])
+            _refuse_unknown(log, (), field.name, [name for name in row.names if name not in taken])
+        if found is not None:
+            _check_fields(log, row[found].dataType, field.dataType, (found,))
         of[field.name] = found or (physical[field.name] if _found(row, field.name) in taken else field.name)
     return LoggedNames(of)
 
@@ -96,15 +102,31 @@ def _found(row: StructType, name: str) -> str | None:
     return None if place is None else row.names[place]
 
 
-def _refuse_unknown(log: DeltaTable, field: StructField, others: Sequence[str]) -> None:
+def _check_fields(log: DeltaTable, logged: DataType, target: DataType, path: tuple[str, ...]) -> None:
+    """Refuse structs some of whose fields may have been renamed."""
+    for part, one, other in matching_inner_types(logged, target):
+        _check_fields(log, one, other, (*path, part))
+    if not (isinstance(logged, StructType) and isinstance(target, StructType)):
+        return
+    others = [name for name in logged.names if find_field(target, name, case_sensitive=False) is None]
+    for field in target.fields:
+        place = find_field(logged, field.name, case_sensitive=False)
+        if place is None:
+            _refuse_unknown(log, path, field.name, others)
+        else:
+            _check_fields(log, logged.fields[place].dataType, field.dataType, (*path, field.name))
+
+
+def _refuse_unknown(log: DeltaTable, path: tuple[str, ...], column: str, others: Sequence[str]) -> None:
     if not others:
         return
-    name, given = log.table.name, f"`{ROW}`.{quote(others[0])}"
+    name, shown = log.table.name, ".".join(map(quote, (*path, column)))
+    given = ".".join(map(quote, (ROW, *path, others[0])))
     raise DeltaAnalysisException(
         "DELTA_ILLEGAL_USAGE",
-        f"The change log {name} has no column for {quote(field.name)} of the target, but it has some that the target "
+        f"The change log {name} has no column for {shown} of the target, but it has some that the target "
         f"lacks: {', '.join(map(quote, others))}. If one of them was renamed to it, rename it in the log, too: ALTER "
-        f"TABLE delta.`{name}` RENAME COLUMN {given} TO {quote(field.name)}. Those that were dropped from the target, "
+        f"TABLE delta.`{name}` RENAME COLUMN {given} TO {quote(column)}. Those that were dropped from the target, "
         f"drop: ALTER TABLE delta.`{name}` DROP COLUMN {given}. Both need 'delta.columnMapping.mode' = 'name' of the "
         "log. Nothing was written.",
     )
