@@ -153,3 +153,12 @@ def test_fields_of_structs_go_by_name(spark: SparkSession, tmp_path: Path) -> No
     changes(spark, path, late)
     found = {row.id: row.s.asDict() for row in DeltaTable.forPath(spark, str(path)).toDF().collect()}
     assert found[1] == {"c": None, "d": "y", "a": "x"}
+
+
+@pytest.mark.parametrize("keys", [["id", "name"], ["name"]])
+def test_other_keys_than_the_logs(spark: SparkSession, tmp_path: Path, keys: list[str]) -> None:
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.sql(ADA), "id", "n", except_columns="n")
+    with pytest.raises(DeltaAnalysisException, match=f"by the keys id, not by {', '.join(keys)}"):
+        apply_changes(path, spark.sql(ADA.replace("10", "11")), keys, "n", except_columns="n")
+    assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1

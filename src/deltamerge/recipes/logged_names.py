@@ -72,9 +72,11 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules) -> LoggedN
     name that they had then.
 
     Raises:
-        DeltaAnalysisException: A column may be one that was renamed, of which the log cannot know.
+        DeltaAnalysisException: A column may be one that was renamed, of which the log cannot know, or the log's keys
+            are others.
     """
-    row = spark_schema(log.table.snapshot())[ROW].dataType
+    schema = spark_schema(log.table.snapshot())
+    row = schema[ROW].dataType
     assert isinstance(row, StructType)
     is_mapped = target.mapping_mode != NONE
     physical = {f.name: physical_name(f) if is_mapped else f.name for f in target.schema.fields}
@@ -93,7 +95,18 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules) -> LoggedN
         if found is not None:
             _check_fields(log, row[found].dataType, field.dataType, (found,))
         of[field.name] = found or (physical[field.name] if _found(row, field.name) in taken else field.name)
+    _check_keys(log, [n for n in schema.names if n not in (SEQUENCE, DELETED, ROW)], [of[key] for key in rules.keys])
     return LoggedNames(of)
+
+
+def _check_keys(log: DeltaTable, logged: Sequence[str], keys: Sequence[str]) -> None:
+    """Refuse other keys than those that a log was begun with."""
+    if sorted(logged) != sorted(keys):
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"The change log {log.table.name} has events by the keys {', '.join(logged)}, not by {', '.join(keys)}. "
+            "Give the same keys, or another change_log. Nothing was written.",
+        )
 
 
 def _found(row: StructType, name: str) -> str | None:
