@@ -148,3 +148,16 @@ if not CONNECT:
 )
 def test_whether_a_file_may_be_the_tables(uri: str, root: str, expected: bool) -> None:
     assert may_be_below(uri, root) is expected
+
+
+@pytest.mark.parametrize("source", [by_format, by_catalog])
+def test_an_append_of_the_tables_own_rows_is_not_blind(
+    registered: SparkSession, tmp_path: Path, source: Source
+) -> None:
+    path, other = tmp_path / f"own_{source.__name__}", tmp_path / f"other_{source.__name__}"
+    for each in (path, other):
+        write_delta(registered.createDataFrame([(1, 5)], SCHEMA), str(each))
+    for rows, is_blind in ((source(registered, path).where("id = 1"), False), (source(registered, other), True)):
+        write_delta(rows, str(path), mode="append")
+        last = DeltaTable.forPath(registered, str(path)).history(1).collect()[0]
+        assert last.isBlindAppend == is_blind

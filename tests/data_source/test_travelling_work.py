@@ -11,13 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from deltalake import write_deltalake
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.data_source.reading import plan_read, schema_of
 from deltamerge.data_source.stream_reading import open_stream
 from deltamerge.data_source.writing import abort_write, commit_batch, commit_write, plan_write
-from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaConcurrentModificationException, DeltaRuntimeException
 from deltamerge.workers.data_source import StreamWriter, TableReader, TableWriter
 
 PARTITIONS = Path(__file__).parents[1] / "data" / "tables" / "partitions"
@@ -115,6 +116,18 @@ def test_the_session_says_how_partitions_are_overwritten(tmp_path: Path, partiti
         writer = TableWriter(*plan_write(options, settings, SCHEMA, overwrite))
         commit_write(writer._plan, settings, [writer.write(iter([rows]))])
     assert sorted(row["id"] for row in read(tmp_path)) == kept
+
+
+def test_rows_that_may_come_from_other_partitions_conflict_with_their_changes(tmp_path: Path) -> None:
+    """What the rows are made of is not seen here."""
+    write_deltalake(tmp_path, batch(1, 2), partition_by=["s"])
+    options = {"path": str(tmp_path), "partitionoverwritemode": "dynamic"}
+    writer = TableWriter(*plan_write(options, SETTINGS, SCHEMA, overwrite=True))
+    message = writer.write(iter([pa.record_batch({"id": [3], "s": ["2"]})]))
+    DeltaRs(tmp_path).delete("s = '1'")
+    with pytest.raises(DeltaConcurrentModificationException):
+        commit_write(writer._plan, SETTINGS, [message])
+    assert [row["id"] for row in read(tmp_path)] == [2]
 
 
 def test_a_batch_of_a_stream_is_committed_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, sql, write_delta
+from deltamerge.exceptions import DeltaRuntimeException
 from merge.tables import rows
 
 if TYPE_CHECKING:
@@ -95,23 +97,40 @@ def test_a_field_of_the_source_that_looks_like_the_targets_column(
     assert sorted(found) == [(1, 1), (2, 7 if value == "a.b" else 8)]
 
 
-def test_a_function_that_takes_the_place_of_sparks(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def months(spark: SparkSession) -> Iterator[None]:
+    """A session whose function ``month`` is its own, where Spark lets it be."""
     order = "spark.sql.functionResolution.sessionOrder"
     try:
         spark.conf.set(order, "first")
     except PySparkException:
         pytest.skip("this Spark puts its own functions first")
     spark.udf.register("month", lambda _: 77, "int")
-    try:
-        path = tmp_path / "t"
-        write_delta(spark.createDataFrame([(1, 0)], "id INT, m INT"), str(path))
-        source = spark.createDataFrame([(1, date(2024, 5, 1))], "id INT, d DATE")
-        expected = source.selectExpr("month(d) AS m").collect()[0].m
-        found = merged(spark, path, source, "WHEN MATCHED THEN UPDATE SET m = month(s.d)")
-        assert found == [(1, expected)]
-    finally:
-        spark.sql("DROP TEMPORARY FUNCTION IF EXISTS month")
-        spark.conf.unset(order)
+    yield
+    spark.sql("DROP TEMPORARY FUNCTION IF EXISTS month")
+    spark.conf.unset(order)
+
+
+@pytest.mark.usefixtures("months")
+def test_a_function_that_takes_the_place_of_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_delta(spark.createDataFrame([(1, 0)], "id INT, m INT"), str(path))
+    source = spark.createDataFrame([(1, date(2024, 5, 1))], "id INT, d DATE")
+    expected = source.selectExpr("month(d) AS m").collect()[0].m
+    found = merged(spark, path, source, "WHEN MATCHED THEN UPDATE SET m = month(s.d)")
+    assert found == [(1, expected)]
+
+
+@pytest.mark.usefixtures("months")
+def test_a_function_of_the_session_in_a_constraint(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark evaluates the constraint, as for the rows of an append."""
+    path = tmp_path / "t"
+    write_delta(spark.createDataFrame([(1, date(2024, 5, 1))], "id INT, d DATE"), str(path))
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT late CHECK (month(d) >= 5)")
+    source = spark.createDataFrame([(1, date(2024, 1, 1))], "id INT, d DATE")
+    has_own = source.selectExpr("month(d) AS m").collect()[0].m == 77
+    with nullcontext() if has_own else pytest.raises(DeltaRuntimeException, match="late"):
+        merged(spark, path, source, "WHEN MATCHED THEN UPDATE SET *")
 
 
 def test_a_function_in_python_of_the_name_of_sparks(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.names import parse_name
-from deltamerge.sql.qualifiers import alias_replacements, replace_qualifier
+from deltamerge.sql.qualifiers import alias_replacements, replace_qualifiers
 from deltamerge.sql.relations import find_table_references, replace_references
 
 
@@ -88,24 +89,33 @@ def test_tables_of_one_name_in_several_databases(text: str, expected: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "qualifier", "expected"),
+    ("text", "name", "expected"),
     [
-        ("db.tbl.id = s.id", ("db", "tbl"), "t.id = s.id"),
-        ("tbl.id = s.id AND DB.Tbl . id > 1", ("db", "tbl"), "t.id = s.id AND t . id > 1"),
-        ("delta.`/a/b`.id = s.id", ("delta", "/a/b"), "t.id = s.id"),
-        ("`/a/b`.`x.y` = 1", ("delta", "/a/b"), "t.`x.y` = 1"),
-        ("s.tbl.id = x.db.tbl.id", ("db", "tbl"), "s.tbl.id = x.db.tbl.id"),
+        ("db.tbl.id = s.id", "db.tbl", "`tbl`.id = s.id"),
+        ("tbl.id = s.id AND DB.Tbl . id > 1", "db.tbl", "tbl.id = s.id AND `tbl` . id > 1"),
+        ("delta.`/a/b`.id = s.id", "delta./a/b", "`/a/b`.id = s.id"),
+        ("`/a/b`.`x.y` = 1", "delta./a/b", "`/a/b`.`x.y` = 1"),
+        ("s.tbl.id = x.db.tbl.id", "db.tbl", "s.tbl.id = x.db.tbl.id"),
         (
-            "f(tbl.id, 'tbl.id') -- tbl.id\n + tbl.x[tbl.i].tbl.y",
-            ("tbl",),
-            "f(t.id, 'tbl.id') -- tbl.id\n + t.x[t.i].tbl.y",
+            "f(db.tbl.id, 'db.tbl.id') -- db.tbl.id\n + db.tbl.x[db.tbl.i].db.tbl.y",
+            "db.tbl",
+            "f(`tbl`.id, 'db.tbl.id') -- db.tbl.id\n + `tbl`.x[`tbl`.i].db.tbl.y",
         ),
-        ("tbl + db.tbl", ("db", "tbl"), "tbl + db.tbl"),
-        ("count(tbl.*), struct(db.tbl.*)", ("db", "tbl"), "count(t.*), struct(t.*)"),
-        ("db.tbl(1)", ("db",), "db.tbl(1)"),
-        ("a::tbl.x", ("tbl",), "a::tbl.x"),
-        ("cat.db.tbl.s.f", ("cat", "db", "tbl"), "t.s.f"),
+        ("tbl + db.tbl", "db.tbl", "tbl + db.tbl"),
+        ("count(tbl.*), struct(db.tbl.*)", "db.tbl", "count(tbl.*), struct(`tbl`.*)"),
+        ("db.tbl(1)", "db", "db.tbl(1)"),
+        ("a::db.tbl.x", "db.tbl", "a::db.tbl.x"),
+        ("cat.db.tbl.s.f", "cat.db.tbl", "`tbl`.s.f"),
     ],
 )
-def test_qualifiers_are_replaced(text: str, qualifier: tuple[str, ...], expected: str) -> None:
-    assert replace_qualifier(text, qualifier, "t") == expected
+def test_qualifiers_are_replaced(text: str, name: str, expected: str) -> None:
+    assert replace_qualifiers(text, [tuple(name.split("."))]) == expected
+
+
+def test_tables_whose_names_end_alike_keep_their_whole_names() -> None:
+    names = [("prod", "people"), ("cat", "staging", "People")]
+    text = "prod.people.id = staging.people.id AND cat.staging.people.v > id"
+    expected = "`prod.people`.id = `cat.staging.People`.id AND `cat.staging.People`.v > id"
+    assert replace_qualifiers(text, names) == expected
+    with pytest.raises(DeltaAnalysisException, match=r"people.id may be a column of prod.people and cat.staging.Peop"):
+        replace_qualifiers("people.id = 1", names)

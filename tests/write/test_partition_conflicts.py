@@ -135,6 +135,19 @@ def test_rows_of_the_table_itself(spark: SparkSession, tmp_path: Path, monkeypat
     assert rows(spark, path) == [(1, "a")]
 
 
+def test_rows_that_spark_holds_may_be_the_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    made(spark, path, "Serializable")
+    table = DeltaTable.forPath(spark, str(path))
+    held = table.toDF().where("day = 'b'").selectExpr("id + 10 AS id", "'a' AS day").localCheckpoint()
+    meanwhile(monkeypatch, lambda: table.delete("day = 'b'"))
+    with pytest.raises(DeltaConcurrentModificationException):
+        save_to_path(held, str(path), Save("delta", "overwrite", options={"replacewhere": "day = 'a'"}))
+    assert rows(spark, path) == [(1, "a")]
+
+
 def test_the_whole_table(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t"
     made(spark, path, "Serializable")

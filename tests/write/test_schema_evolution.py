@@ -81,7 +81,13 @@ def test_the_limit_of_a_new_column_holds_in_the_merge_that_adds_it(spark: SparkS
 
 
 def test_fields_of_new_columns_keep_their_comments_and_nothing_of_their_table() -> None:
-    of_table = {"delta.columnMapping.id": 3, "deltamerge.location": "/other", "CURRENT_DEFAULT": "1"}
+    of_table = {
+        "delta.columnMapping.id": 3,
+        "deltamerge.location": "/other",
+        "CURRENT_DEFAULT": "1",
+        "EXISTS_DEFAULT": "1",
+        "__metadata_col": "true",
+    }
     inner = StructType([StructField("a", IntegerType(), False, {"comment": "inner", **of_table})])
     given = StructType([StructField("s", ArrayType(inner, False), False, {"comment": "outer", **of_table})])
     kept = StructType([StructField("a", IntegerType(), True, {"comment": "inner"})])

@@ -28,6 +28,7 @@ from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
+from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
@@ -44,12 +45,12 @@ class DeltaTable(TableCommands):
 
     Args:
         table: The table's location and the session.
-        alias: The name that qualifies its columns in a merge, or None.
+        name: The name that may qualify its columns: an alias, or the table's with its database; no parts for none.
     """
 
-    def __init__(self, table: Table, alias: str | None = None) -> None:
+    def __init__(self, table: Table, name: NameParts = ()) -> None:
         super().__init__(table)
-        self._alias = alias
+        self._name = name
         self._frames: deque[DataFrame] = deque(maxlen=_KNOWN_FRAMES)
 
     @classmethod
@@ -87,8 +88,8 @@ class DeltaTable(TableCommands):
             DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
         """
         named = TableName.of(parse_name(tableOrViewName))
-        alias = named.parts[-1] if named.path is None else None
-        return cls(open_by_name(sparkSession, tableOrViewName, options), alias)
+        name = named.parts if named.path is None else ()
+        return cls(open_by_name(sparkSession, tableOrViewName, options), name)
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str, *, options: StoreOptions | None = None) -> bool:
@@ -216,7 +217,7 @@ class DeltaTable(TableCommands):
         Args:
             aliasName: The name.
         """
-        aliased = DeltaTable(self.table, aliasName)
+        aliased = DeltaTable(self.table, (aliasName,))
         aliased._frames = self._frames
         return aliased
 
@@ -231,7 +232,7 @@ class DeltaTable(TableCommands):
             (``table.toDF()["id"]``) as the table's.
         """
         frame = table_frame(self.table, self.table.snapshot())
-        frame = frame if self._alias is None else frame.alias(self._alias)
+        frame = frame.alias(self._name[-1]) if self._name else frame
         self._frames.append(frame)
         return frame
 
@@ -342,7 +343,7 @@ class DeltaTable(TableCommands):
         """
         return merge_builder(
             self.table,
-            self._alias,
+            self._name,
             source,
             condition,
             dedupe_by,
@@ -361,7 +362,7 @@ class DeltaTable(TableCommands):
             DeltaAnalysisException: The condition is wrong, or the table is append-only; nothing was changed.
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
-        delete(self.table, self._alias, condition_of(condition), self._known_frames)
+        delete(self.table, self._name, condition_of(condition), self._known_frames)
 
     def update(self, condition: Condition = None, set: Values | None = None) -> None:
         """Set columns of rows.
@@ -378,7 +379,7 @@ class DeltaTable(TableCommands):
             DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
         """
         assignments = assignments_of(set, "'set'")
-        update(self.table, self._alias, condition_of(condition), assignments, self._known_frames)
+        update(self.table, self._name, condition_of(condition), assignments, self._known_frames)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """List the table's commits, newest first.

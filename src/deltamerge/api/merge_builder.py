@@ -19,7 +19,7 @@ from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import rows_changed
 from deltamerge.merge.statement import Frames, MergeStatement
 from deltamerge.scan.changes import changed_rows_frame
-from deltamerge.spark.frame_columns import alias_of
+from deltamerge.spark.frame_columns import name_of
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import (
     Action,
@@ -28,6 +28,7 @@ from deltamerge.sql.merge_ast import (
     DoNothing,
     Insert,
     MergeClause,
+    NameParts,
     Star,
     Update,
 )
@@ -272,7 +273,7 @@ class DeltaMergeBuilder:
 
 def merge_builder(
     table: Table,
-    target_alias: str | None,
+    target_name: NameParts,
     source: DataFrame,
     condition: str | Column,
     dedupe_by: str | Sequence[str] | None = None,
@@ -293,12 +294,11 @@ def merge_builder(
     on = condition_of(condition)
     if on is None:
         raise ValueError("'condition' in merge cannot be None")
-    alias = alias_of(source)
     statement = MergeStatement(
         source=source,
-        source_alias=alias,
+        source_name=name_of(source),
         source_sql="<DataFrame>",
-        target_alias=target_alias,
+        target_name=target_name,
         condition=on,
         clauses=(),
         schema_evolution=False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +16,6 @@ from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.analysis.resolve import TARGET_ALIAS
 from deltamerge.merge.command import Begun, MergeIntoCommand, begin
 from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.outcome import Progress
@@ -25,10 +23,7 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
 from deltamerge.spark.table import Table, counting_requests
 from deltamerge.sql.current_time import fix_current_time
-from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.merge_parser import parse_merge
-from deltamerge.sql.names import quote
-from deltamerge.sql.qualifiers import replace_qualifier
 from deltamerge.sql.statements.ast import ParsedMerge
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction
@@ -155,14 +150,13 @@ def merge_command(
 
 def _statement(parsed: ParsedMerge, rows: DataFrame, dedupe_by: tuple[str, ...]) -> MergeStatement:
     target, source = parsed.target, parsed.source
-    expression, target_column = partial(_with_aliases, parsed), partial(_without_table, parsed)
     return MergeStatement(
         source=rows,
-        source_alias=source.name[-1] if source.alias is None and source.kind == "name" else source.alias,
+        source_name=source.name if source.alias is None else (source.alias,),
         source_sql=source.sql,
-        target_alias=target.parts[-1] if parsed.target_alias is None and target.path is None else parsed.target_alias,
-        condition=expression(parsed.condition),
-        clauses=tuple(clause.rewritten(expression, target_column) for clause in parsed.clauses),
+        target_name=target.parts if parsed.target_alias is None else (parsed.target_alias,),
+        condition=parsed.condition,
+        clauses=parsed.clauses,
         schema_evolution=parsed.schema_evolution,
         sql=parsed.sql,
         dedupe_by=dedupe_by,
@@ -178,20 +172,3 @@ def _source(tables: Tables, parsed: ParsedMerge, target: Table, begun: Begun, no
             return files
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""
     return query_frame(tables, fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now))
-
-
-def _without_table(parsed: ParsedMerge, name: NameParts) -> NameParts:
-    table = parsed.target.parts
-    is_qualified = parsed.target_alias is None and len(table) > 1 and name[: len(table)] == table
-    return name[len(table) :] if is_qualified else name
-
-
-def _with_aliases(parsed: ParsedMerge, expression: Expression) -> Expression:
-    """Replace tables' names such as ``db.tbl``, which frames do not have, by aliases."""
-    target, source, sql = parsed.target, parsed.source, expression.text
-    if parsed.target_alias is None and len(target.parts) > 1:
-        alias = TARGET_ALIAS if target.path is not None else target.parts[-1]
-        sql = replace_qualifier(sql, target.parts, quote(alias))
-    if source.alias is None and source.kind == "name" and len(source.name) > 1:
-        sql = replace_qualifier(sql, source.name, quote(source.name[-1]))
-    return expression if sql == expression.text else replace(expression, text=sql, span=None)

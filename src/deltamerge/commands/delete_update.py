@@ -12,25 +12,25 @@ from deltamerge.merge.outcome import MergeOutcome
 from deltamerge.merge.statement import Frames, MergeStatement, Operation
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table
-from deltamerge.sql.merge_ast import Action, Assignment, Delete, Expression, MergeClause, Update
+from deltamerge.sql.merge_ast import Action, Assignment, Delete, Expression, MergeClause, NameParts, Update
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.table_commits import removals_of
 
 
-def delete(table: Table, alias: str | None, condition: Expression | None, frames: Frames = tuple) -> MergeOutcome:
+def delete(table: Table, name: NameParts, condition: Expression | None, frames: Frames = tuple) -> MergeOutcome:
     """Delete the rows of a table for which a condition is TRUE; all without one.
 
     Args:
-        alias: The name that qualifies the table's columns, or None.
+        name: The name that may qualify the table's columns; no parts for none.
         frames: Returns the frames of the table whose columns the condition may refer to.
     """
-    return merge_and_compact(MergeIntoCommand(table, delete_statement(table, alias, condition, frames)))
+    return merge_and_compact(MergeIntoCommand(table, delete_statement(table, name, condition, frames)))
 
 
 def update(
     table: Table,
-    alias: str | None,
+    name: NameParts,
     condition: Expression | None,
     assignments: tuple[Assignment, ...],
     frames: Frames = tuple,
@@ -38,36 +38,36 @@ def update(
     """Set columns in the rows of a table for which a condition is TRUE; in all without one.
 
     Args:
-        alias: The name that qualifies the table's columns, or None.
+        name: The name that may qualify the table's columns; no parts for none.
         frames: Returns the frames of the table whose columns the expressions may refer to.
     """
-    statement = _statement("UPDATE", table, alias, condition, Update(assignments), frames)
+    statement = _statement("UPDATE", table, name, condition, Update(assignments), frames)
     return merge_and_compact(MergeIntoCommand(table, statement))
 
 
 def delete_statement(
-    table: Table, alias: str | None, condition: Expression | None, frames: Frames = tuple
+    table: Table, name: NameParts, condition: Expression | None, frames: Frames = tuple
 ) -> MergeStatement:
     """Return a DELETE as a merge."""
-    return _statement("DELETE", table, alias, condition, Delete(), frames)
+    return _statement("DELETE", table, name, condition, Delete(), frames)
 
 
 def _statement(
     operation: Operation,
     table: Table,
-    alias: str | None,
+    name: NameParts,
     condition: Expression | None,
     action: Action,
     frames: Frames,
 ) -> MergeStatement:
-    name = f"delta.`{table.name}`" + (f" AS {alias}" if alias is not None else "")
+    shown = f"delta.`{table.name}`" + (f" AS {name[0]}" if len(name) == 1 else "")
     return MergeStatement(
         source=empty_frame(table.spark, StructType([])),
-        source_alias=None,
+        source_name=(),
         source_sql="",
-        target_alias=alias,
+        target_name=name,
         condition=Expression("false"),
-        clauses=(MergeClause("not_matched_by_source", condition, action, statement_on=name),),
+        clauses=(MergeClause("not_matched_by_source", condition, action, statement_on=shown),),
         schema_evolution=False,
         target_frames=frames,
         operation=operation,

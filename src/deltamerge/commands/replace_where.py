@@ -58,7 +58,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         outcome = merge_and_compact(
             MergeIntoCommand(
                 table,
-                delete_statement(table, None, condition),
+                delete_statement(table, (), condition),
                 transaction=notes.transaction,
                 user_metadata=notes.user_metadata,
                 snapshot=snapshot,

@@ -282,6 +282,8 @@ def _commit(
             plan.where,
             plan.kind == "dynamic",
             names,
+            # Which frame the rows come from is not seen here: they may have been computed from other partitions.
+            read_table=replaced is not None,
             data_change=asked.data_change,
         )
         commit_rows(destination, snapshot, rows, named, entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -15,7 +15,7 @@ from deltamerge.log.features.type_widening import widening_mode
 from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
-from deltamerge.merge.analysis.frame_columns import with_columns_by_name
+from deltamerge.merge.analysis.frame_columns import with_columns_by_alias
 from deltamerge.merge.analysis.join_keys import types_of_expressions
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
@@ -39,6 +39,8 @@ from deltamerge.sql.current_time import fix_current_time, names_time
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.storage.store import Store
 from deltamerge.storage.task_files import NotOpened
+from deltamerge.write.constraints import Check, constraints_of
+from deltamerge.write.defaults import default_sql
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.schema_evolution import evolved_metadata
@@ -51,7 +53,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
     with steps.step("resolve", "resolving the statement"):
         schema = schema_to_write(snapshot)
         columns = (*schema.names, *command.statement.source.schema.names)
-        statement = with_columns_by_name(spark, command.statement)
+        statement = with_columns_by_alias(spark, command.statement)
         statement = at_one_time(statement, timestamp, columns, conf.session_time_zone)
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         if statement.has_source and conf.skip_unchanged:
@@ -61,8 +63,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         merge = resolve(spark, statement, schema, conf, widening)
         merge = narrowed(skipping_unchanged(spark, merge) if statement.skip_unchanged else merge)
         merge, metadata = table_after(snapshot, merge)
-        expressions = (statement.condition, *(e for clause in statement.clauses for e in clause.expressions))
-        operators = replaced_operators(spark, (e.text for e in expressions))
+        operators = replaced_operators(spark, _evaluated_sql(statement, merge.output_schema, configuration))
         references = MergeReferences(merge, operators, conf.compares_times_as_strings)
         key_types = types_of_expressions(merge, references.on) if statement.has_source else {}
         merge = latest_per_key(merge, references.on.equi_keys)
@@ -91,6 +92,16 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         source_read_table=command.snapshot is not None,
         opened=files_of_a_run(command.table.store) if command.begun is None else command.begun.opened,
     )
+
+
+def _evaluated_sql(
+    statement: MergeStatement, schema: StructType, configuration: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the SQL of all expressions that the merge evaluates: the statement's and those that the table has."""
+    given = (statement.condition, *(e for clause in statement.clauses for e in clause.expressions))
+    checks = (check.expression for check in constraints_of(schema, configuration) if isinstance(check, Check))
+    defaults = filter(None, map(default_sql, schema.fields))
+    return (*(e.text for e in given), *checks, *defaults)
 
 
 def _session_facts(spark: SparkSession, store: Store) -> SessionFacts:

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 from pyspark.sql import Column, DataFrame
 
 from deltamerge.spark import columns as F
-from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
+from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause, NameParts
+from deltamerge.sql.qualifiers import aliases_of
 
 Operation: TypeAlias = Literal["MERGE", "UPDATE", "DELETE"]
 """The statement's name: in the commit, in Spark's UI and in errors."""
@@ -30,18 +31,19 @@ class MergeStatement:
     An UPDATE or a DELETE is a merge with a source without rows and one WHEN NOT MATCHED BY SOURCE clause.
 
     Args:
-        source_alias: The name that qualifies the source's columns, or None where the frame has its own or none.
+        source_name: The name that may qualify the source's columns, an alias or a table's with its database; no parts
+            where the frame has names of its own or none.
         source_sql: The source as SQL for a person to read.
-        target_alias: The name that qualifies the target's columns, or None.
+        target_name: The name that may qualify the target's columns; no parts for none.
         skip_unchanged: Whether a row that an UPDATE would leave as it is is not written.
         target_frames: Returns the frames of the target whose columns the expressions may refer to.
         dedupe_by: The source columns whose greatest values make the one row of a key that is merged; none: all are.
     """
 
     source: DataFrame
-    source_alias: str | None
+    source_name: NameParts
     source_sql: str
-    target_alias: str | None
+    target_name: NameParts
     condition: Expression
     clauses: tuple[MergeClause, ...]
     schema_evolution: bool
@@ -50,6 +52,16 @@ class MergeStatement:
     dedupe_by: tuple[str, ...] = ()
     operation: Operation = "MERGE"
     skip_unchanged: bool = False
+
+    @property
+    def target_alias(self) -> str | None:
+        """The alias of the target's frames."""
+        return aliases_of((self.target_name, self.source_name))[0]
+
+    @property
+    def source_alias(self) -> str | None:
+        """The alias of the source's frames; None where they have their own or none."""
+        return aliases_of((self.target_name, self.source_name))[1]
 
     @property
     def has_source(self) -> bool:

@@ -1,8 +1,9 @@
 """Whether a frame reads the table that its rows go into.
 
 A merge's source that does has the rows of the version that it was made from, so that the merge cannot be right on a
-newer one. There only what is shown not to read the table counts as not reading it: each leaf of the source's plan must
-be of a kind that reads no table, or name its files. Of an append, only what is shown to read the table counts.
+newer one; so has a frame whose rows replace some of the table's. There only what is shown not to read the table counts
+as not reading it: each leaf of the frame's plan must be of a kind that reads no table, or name its files. Of an append,
+only what is shown to read the table counts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pyspark.errors import PySparkException
 from deltamerge.scan.paths import file_key
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.session import is_connect, physical_plan
+from deltamerge.sql.names import parse_name
 from deltamerge.storage.stored_file import SCHEME
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ _HOLDS_ROWS = ("Subquery", "InMemoryRelation")
 
 
 def reads_table(frame: DataFrame, table: Table) -> bool:
-    """Return whether a source may read a table's files: then it has the rows of the version that it was made from."""
+    """Return whether a frame may read a table's files: then it has the rows of the version that it was made from."""
     root = table.store.absolute("")
     try:
         if is_connect(frame.sparkSession):
@@ -63,21 +65,47 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
 
 
 def surely_reads_table(frame: DataFrame, table: Table) -> bool:
-    """Return whether the plan of rows that are appended names files of the table."""
-    root = table.store.absolute("")
-    if is_connect(frame.sparkSession):
-        return any(may_be_below(file, root) for file in frame.inputFiles())
-    java: Any = frame._jdf.queryExecution().analyzed()
-    return any(may_be_below(path, root) for leaf in _leaves(java) for path in _first_paths(leaf))
+    """Return whether the plan of rows that are appended names the table or files of it."""
+    root, spark = table.store.absolute(""), frame.sparkSession
+    if is_connect(spark):
+        plan: Any = frame
+        places = [*frame.inputFiles(), *_tables_of_connect_plan(spark, plan._plan)]
+    else:
+        java: Any = frame._jdf.queryExecution().analyzed()
+        places = [place for leaf in _leaves(java) for place in _places_of(leaf, spark)]
+    return any(may_be_below(place, root) for place in places)
 
 
-def _first_paths(leaf: JavaObject) -> list[str]:
-    """Return the first path of a scan of files: all are of one table, and may be very many."""
-    if leaf.getClass().getSimpleName() != "LogicalRelation":
-        return []
-    if leaf.relation().getClass().getName() != f"{_SOURCES}HadoopFsRelation":
-        return []
-    return [str(path.toString()) for path in _each(leaf.relation().location().rootPaths().take(1))]
+def _places_of(leaf: JavaObject, spark: SparkSession) -> list[str]:
+    """Return where a leaf reads: a table's folder, or the first of its files, which are all of one table."""
+    kind = leaf.getClass().getSimpleName()
+    if kind == "LogicalRelation" and leaf.relation().getClass().getName() == f"{_SOURCES}HadoopFsRelation":
+        return [str(path.toString()) for path in _each(leaf.relation().location().rootPaths().take(1))]
+    if kind == "DataSourceV2Relation" and _is_of_delta_source(leaf.table()):
+        location = _location(leaf, spark)
+        return [] if location is None else [location]
+    return []
+
+
+def _tables_of_connect_plan(spark: SparkSession, plan: object) -> Iterator[str]:
+    """Yield the folders of Delta tables that a frame over Connect was made of."""
+    if isinstance(plan, (list, tuple)):
+        for part in plan:
+            yield from _tables_of_connect_plan(spark, part)
+        return
+    if type(plan).__module__ != "pyspark.sql.connect.plan":
+        return
+    made: Any = plan
+    kind = type(plan).__name__
+    if kind == "DataSource" and str(made._format).lower() == "delta":
+        options = {name.lower(): value for name, value in (made._options or {}).items()}
+        yield from [*(made._paths or ()), *filter(None, [options.get("path")])]
+    elif kind == "Read":
+        entry = catalog_entry(spark, parse_name(made.table_name))
+        if entry is not None and entry.location:
+            yield entry.location
+    else:
+        yield from _tables_of_connect_plan(spark, list(vars(plan).values()))
 
 
 def may_be_below(uri: str, root: str) -> bool:
@@ -151,14 +179,23 @@ def _table_may_read(relation: JavaObject, spark: SparkSession, root: str) -> boo
         return False
     if re.match(re.escape(_SOURCES) + r"v2\.(csv|json|orc|parquet|text)\.", name):
         return _files_may_be_below(table.fileIndex(), root)
-    if not name.startswith(f"{_SOURCES}v2.python.") or str(table.name()).lower() != "delta":
-        return True
-    location = relation.options().get("path")
-    if location is None and relation.identifier().isDefined():
+    location = _location(relation, spark) if _is_of_delta_source(table) else None
+    return location is None or may_be_below(location, root) or may_be_below(root, location)
+
+
+def _is_of_delta_source(table: JavaObject) -> bool:
+    name = table.getClass().getName()
+    return str(name).startswith(f"{_SOURCES}v2.python.") and str(table.name()).lower() == "delta"
+
+
+def _location(relation: JavaObject, spark: SparkSession) -> str | None:
+    """Return the folder of a table that ``format("delta")`` reads; None where the plan does not tell it."""
+    path = relation.options().get("path")
+    if path is None and relation.identifier().isDefined():
         identifier = relation.identifier().get()
         entry = catalog_entry(spark, [*identifier.namespace(), identifier.name()])
-        location = None if entry is None else entry.location
-    return location is None or may_be_below(location, root) or may_be_below(root, location)
+        path = None if entry is None else entry.location
+    return None if path is None else str(path)
 
 
 def _files_may_be_below(index: JavaObject, root: str) -> bool:

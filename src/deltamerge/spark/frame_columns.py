@@ -7,9 +7,9 @@ attribute's ``exprId``, Connect by the frame's plan id.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -17,7 +17,12 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.column_nodes import ColumnNodes
 from deltamerge.spark.session import is_connect
+from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.sql.qualifiers import alias_for, replace_qualifiers
+
+_Renamed: TypeAlias = Callable[[NameParts], Column | None]
+_Rewritten: TypeAlias = Callable[[str], Column | None]
 
 _BOUND = "ExpressionColumnNode("
 # Plan nodes whose columns keep the qualifiers they had below, by their names in Spark's plans and in Connect's.
@@ -47,24 +52,27 @@ def is_bound(column: Column) -> bool:
     return bool(_references(_expression(column)))
 
 
-def alias_of(frame: DataFrame) -> str | None:
-    """Return the last part of the name that qualifies all columns of a frame: its alias, table or view."""
+def name_of(frame: DataFrame) -> NameParts:
+    """Return the name that may qualify all columns of a frame: its alias, table or view; no parts for none."""
     plan: Any = getattr(frame, "_plan", None)
     if plan is not None:
-        return _alias_of_connect_plan(plan)
+        return _name_of_connect_plan(plan)
     logical: Any = frame._jdf.queryExecution().analyzed()
     while logical.nodeName() in _KEEPS_QUALIFIERS:
         logical = logical.children().head()
-    return str(logical.alias()) if logical.nodeName() == "SubqueryAlias" else None
+    if logical.nodeName() != "SubqueryAlias":
+        return ()
+    qualifier = logical.identifier().qualifier()
+    return (*(str(qualifier.apply(i)) for i in range(qualifier.size())), str(logical.alias()))
 
 
-def _alias_of_connect_plan(node: object) -> str | None:
+def _name_of_connect_plan(node: object) -> NameParts:
     plan: Any = node
     while type(plan).__name__ in _KEEPS_QUALIFIERS and getattr(plan, "_child", None) is not None:
         plan = plan._child
     if type(plan).__name__ == "SubqueryAlias":
-        return str(plan._alias)
-    return parse_name(plan.table_name)[-1] if type(plan).__name__ == "Read" else None
+        return (str(plan._alias),)
+    return parse_name(plan.table_name) if type(plan).__name__ == "Read" else ()
 
 
 def has_qualifiers(frame: DataFrame) -> bool:
@@ -82,6 +90,20 @@ def columns_by_name(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable
         AnalysisException: Over Connect it was given a column that its side's frame has no longer.
     """
     return _by_plan_id(sides) if is_connect(spark) else _by_expr_id(spark, sides)
+
+
+def by_aliases(spark: SparkSession, names: Sequence[NameParts]) -> Callable[[Column], Column]:
+    """Return a function that replaces tables' names before columns by their aliases, as in ``col("db.tbl.id")``."""
+
+    def renamed(parts: NameParts) -> Column | None:
+        alias, length = alias_for(parts, names)
+        return None if alias is None else F.col(quote_name((alias, *parts[length:])))
+
+    def rewritten(sql: str) -> Column | None:
+        text = replace_qualifiers(sql, names)
+        return None if text == sql else F.expr(text)
+
+    return _by_aliases_of_connect(renamed, rewritten) if is_connect(spark) else _by_aliases(spark, renamed, rewritten)
 
 
 def _only(name: str, found: Sequence[FrameSide], alias: str | None = None) -> FrameSide | None:
@@ -140,6 +162,22 @@ def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Co
     return ColumnNodes(spark, change).column
 
 
+def _by_aliases(spark: SparkSession, renamed: _Renamed, rewritten: _Rewritten) -> Callable[[Column], Column]:
+    def change(node: Any) -> Any:  # noqa: ANN401
+        kind = node.getClass().getSimpleName()
+        if kind == "UnresolvedAttribute":
+            name = node.productElement(0)  # Spark 4.0 has it as it was written.
+            parts = parse_name(name) if isinstance(name, str) else tuple(name.apply(i) for i in range(name.size()))
+            column: Any = renamed(parts)
+        elif kind == "SqlExpression":
+            column = rewritten(node.productElement(0))
+        else:
+            return None
+        return node if column is None else column._jc.node()
+
+    return ColumnNodes(spark, change).column
+
+
 # Spark Connect
 
 
@@ -162,6 +200,18 @@ def _references(value: object) -> list[Any]:
     if type(value).__name__ == "ColumnReference" and getattr(value, "_plan_id", None) is not None:
         return [value]
     return _references(list(vars(value).values()))
+
+
+def _by_aliases_of_connect(renamed: _Renamed, rewritten: _Rewritten) -> Callable[[Column], Column]:
+    def change(expression: Any) -> Any:  # noqa: ANN401
+        column: Any = None
+        if type(expression).__name__ == "ColumnReference" and getattr(expression, "_plan_id", None) is None:
+            column = renamed(parse_name(expression._unparsed_identifier))
+        elif type(expression).__name__ == "SQLExpression":
+            column = rewritten(expression._expr)
+        return None if column is None else column._expr
+
+    return lambda column: type(column)(_replaced(_expression(column), change))
 
 
 def _plan_ids(plan: object) -> set[int]:
@@ -196,19 +246,21 @@ def _by_plan_id(sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
                 parts = parse_name(reference._unparsed_identifier)
                 qualified: Any = F.col(quote_name(parts if side.qualifier is None else (side.qualifier, *parts)))
                 names[id(reference)] = qualified._expr
-        result: Column = made(_replaced(_expression(column), names)) if names else column
+        result: Column = made(_replaced(_expression(column), lambda each: names.get(id(each)))) if names else column
         return result
 
     return named
 
 
-def _replaced(value: Any, names: Mapping[int, Any]) -> Any:  # noqa: ANN401
-    if id(value) in names:
-        return names[id(value)]
+def _replaced(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    """Return an expression, or what one is made of, with other ones for those for which `change` has one."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_replaced(part, names) for part in value)
+        return type(value)(_replaced(part, change) for part in value)
     if not _is_of("expressions", value):
         return value
+    changed = change(value)
+    if changed is not None:
+        return changed
     made = copy.copy(value)
-    vars(made).update({name: _replaced(part, names) for name, part in vars(value).items()})
+    vars(made).update({name: _replaced(part, change) for name, part in vars(value).items()})
     return made

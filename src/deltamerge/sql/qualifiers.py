@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import quote
@@ -151,17 +152,49 @@ def _columns(tokens: tuple[Token, ...]) -> Iterator[tuple[int, NameParts, int]]:
         index = end
 
 
-def replace_qualifier(sql: str, qualifier: tuple[str, ...], alias: str) -> str:
-    """Replace a table's name before columns by an alias, which is SQL: ``db.tbl.id`` becomes ``t.id``.
+def aliases_of(names: Sequence[NameParts]) -> tuple[str | None, ...]:
+    """Return a frame's alias for each name: its last part, or all of it where another name ends alike."""
+    return tuple(_alias_among(names, index) if name else None for index, name in enumerate(names))
+
+
+def _alias_among(names: Sequence[NameParts], index: int) -> str:
+    name = names[index]
+    others = (other for i, other in enumerate(names) if other and i != index)
+    return ".".join(name) if any(folded(other)[-1] == folded(name)[-1] for other in others) else name[-1]
+
+
+def alias_for(column: NameParts, names: Sequence[NameParts], longest: int | None = None) -> tuple[str | None, int]:
+    """Return the alias of the name that qualifies a column, and how many of the column's parts that is; None and 0.
 
     Of a name of several parts, such as ``("db", "tbl")``, the last ones are a qualifier as well: ``tbl.id``.
+
+    Args:
+        longest: How many parts may be the qualifier; by default all but one.
+
+    Raises:
+        DeltaAnalysisException: The qualifier is the end of several names.
     """
+    parts, aliases = folded(column), aliases_of(names)
+    for length in range(len(parts) - 1 if longest is None else longest, 0, -1):
+        found = [i for i, name in enumerate(names) if folded(name[-length:]) == parts[:length]]
+        if len(found) > 1:
+            of_both = " and ".join(".".join(names[i]) for i in found)
+            raise DeltaAnalysisException(
+                "AMBIGUOUS_REFERENCE",
+                f"{'.'.join(column)} may be a column of {of_both}. Give both sides an alias, or write the whole name.",
+                parameters={"name": ".".join(column)},
+            )
+        if found:
+            return aliases[found[0]], length
+    return None, 0
+
+
+def replace_qualifiers(sql: str, names: Sequence[NameParts]) -> str:
+    """Replace tables' names before columns by their aliases: ``db.tbl.id`` becomes `` `tbl`.id``."""
     tokens = tokenize(sql)
-    name = folded(qualifier)
     replacements: dict[Span, str] = {}
     for start, parts, longest in _columns(tokens):
-        for length in range(min(longest, len(name)), 0, -1):
-            if parts[:length] == name[-length:]:
-                replacements[slice_of(tokens[start : start + 2 * length - 1])] = alias
-                break
+        alias, length = alias_for(parts, names, longest)
+        if alias is not None and (length > 1 or alias.lower() != parts[0]):
+            replacements[slice_of(tokens[start : start + 2 * length - 1])] = quote(alias)
     return replace_references(sql, replacements)

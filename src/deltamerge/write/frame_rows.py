@@ -32,6 +32,7 @@ from deltamerge.write.data_files import (
 )
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition
+from deltamerge.write.field_metadata import without_sparks_own
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
 from deltamerge.write.layout import bin_size
@@ -46,7 +47,7 @@ def new_schema(schema: StructType) -> StructType:
 
 def _plain(field: StructField) -> dict[str, Any]:
     """Return a field's metadata; the frame may have been read from a table with generated columns."""
-    metadata = field.metadata
+    metadata = without_sparks_own(field.metadata)
     return {k: v for k, v in metadata.items() if k != GENERATION_EXPRESSION and not k.startswith(IDENTITY)}
 
 

@@ -21,6 +21,7 @@ from deltamerge.write.align import find_field, same_name
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.dependents import check_dependents
+from deltamerge.write.field_metadata import without_sparks_own
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.table_features import check_evolution
 
@@ -139,7 +140,8 @@ class _Merging:
 
 def _added(field: T.StructField) -> T.StructField:
     """Return a new column or field: nullable, with its comment and length limit, but nothing of the table it is of."""
-    metadata = {k: v for k, v in field.metadata.items() if not (k.startswith(_OF_ONE_TABLE) or k == CURRENT_DEFAULT)}
+    given = without_sparks_own(field.metadata)
+    metadata = {k: v for k, v in given.items() if not (k.startswith(_OF_ONE_TABLE) or k == CURRENT_DEFAULT)}
     return T.StructField(field.name, nullable_type(field.dataType, _added), True, metadata)
 
 

@@ -107,8 +107,8 @@ class WrittenRows:
         predicate: Of which rows they take the place, as the history shows it; None for all.
         is_dynamic: Whether they take the place of the rows of the same partitions.
         named_partitions: The partition columns that the write names.
-        read_table: Whether the rows were computed from the table's own, so that commits which change any of those
-            meanwhile are in conflict with them.
+        read_table: Whether the rows were computed from the table's own, or may have been where they replace others,
+            so that commits which change any of those meanwhile are in conflict with them.
         data_change: Whether they are other rows than those of the removed files, not the same in a new layout.
     """
 

@@ -16,7 +16,7 @@ from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.scan.table_reads import surely_reads_table
+from deltamerge.scan.table_reads import reads_table, surely_reads_table
 from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
@@ -323,7 +323,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
-        read_table = surely_reads_table(frame, table)
+        read_table = surely_reads_table(frame, table) if asked.kind == "append" else reads_table(frame, table)
         rows = WrittenRows(
             definition,
             protocol,

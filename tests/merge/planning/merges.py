@@ -133,9 +133,9 @@ def statement_of(sql: str) -> MergeStatement:
     parsed = parse_merge(sql)
     return MergeStatement(
         source=cast("DataFrame", None),
-        source_alias="s",
+        source_name=("s",),
         source_sql="s",
-        target_alias="t",
+        target_name=("t",),
         condition=parsed.condition,
         clauses=parsed.clauses,
         schema_evolution=parsed.schema_evolution,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -22,9 +22,8 @@ from deltamerge.merge.explain import explain_merge
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.merge_ast import Expression
+from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.names import quote, quote_name
-from deltamerge.sql.qualifiers import replace_qualifier
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
 from deltamerge.sql.statements.changes import with_defaults
 from deltamerge.write.align import named_by_position
@@ -49,33 +48,18 @@ def run_merge_rows(tables: Tables, parsed: ParsedMerge, sql: str) -> DataFrame:
 
 
 def run_delete(tables: Tables, found: DeltaTable, statement: DeleteRows) -> DataFrame:
-    alias, rewritten = _aliased(statement)
-    condition = None if statement.condition is None else rewritten(statement.condition)
-    outcome = delete(found.table, alias, condition)
+    outcome = delete(found.table, _name(statement), statement.condition)
     return frames.affected_rows(tables.spark, outcome, "numTargetRowsDeleted")
 
 
 def run_update(tables: Tables, found: DeltaTable, statement: UpdateRows) -> DataFrame:
-    alias, rewritten = _aliased(statement)
-    condition = None if statement.condition is None else rewritten(statement.condition)
-    assignments = tuple(
-        replace(a, value=rewritten(a.value)) if isinstance(a.value, Expression) else a for a in statement.assignments
-    )
-    outcome = update(found.table, alias, condition, assignments)
+    outcome = update(found.table, _name(statement), statement.condition, statement.assignments)
     return frames.affected_rows(tables.spark, outcome, "numTargetRowsUpdated")
 
 
-def _aliased(statement: DeleteRows | UpdateRows) -> tuple[str | None, Callable[[Expression], Expression]]:
-    """Return the name that qualifies a table's columns, and what puts it in the place of the table's whole name."""
-    parts = statement.table.parts
-    if statement.alias is not None or statement.table.path is not None:
-        return statement.alias, lambda expression: expression
-
-    def rewritten(expression: Expression) -> Expression:
-        text = replace_qualifier(expression.text, parts, quote(parts[-1]))
-        return expression if text == expression.text else replace(expression, text=text, span=None)
-
-    return parts[-1], rewritten
+def _name(statement: DeleteRows | UpdateRows) -> NameParts:
+    """Return the name that may qualify the table's columns."""
+    return statement.table.parts if statement.alias is None else (statement.alias,)
 
 
 def run_truncate(tables: Tables, found: DeltaTable, statement: TruncateTable) -> DataFrame:
