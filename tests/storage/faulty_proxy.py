@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from .forwarding import Forwarding, listening
 
 # What happens to so many of a hundred requests. What was forwarded took place, whatever the client hears of it.
 SHARES = {"error": 5, "throttled": 5, "hangs": 5, "answer lost": 3}
@@ -29,8 +28,8 @@ class Faults:
         seen: How often each has happened.
     """
 
-    port: int
     random: random.Random
+    port: int = 0
     are_on: bool = False
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -47,18 +46,14 @@ class Faults:
 @contextmanager
 def proxy(server_port: int, seed: int) -> Iterator[Faults]:
     """Starts a proxy in threads of this process."""
+    faults = Faults(random.Random(seed))
+    port = server_port
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except ConnectionError:
-                self.close_connection = True
+    class Handler(Forwarding):
+        server_port = port
 
         def forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = self.body()
             fault = faults.next()
             if fault == "hangs":
                 time.sleep(_HANGS_FOR)
@@ -66,25 +61,7 @@ def proxy(server_port: int, seed: int) -> Iterator[Faults]:
             elif fault in ("error", "throttled"):
                 self.answer(500, _ERROR) if fault == "error" else self.answer(503, _THROTTLED)
             else:
-                self.pass_on(body, is_lost=fault == "answer lost")
-
-        def pass_on(self, body: bytes, *, is_lost: bool) -> None:
-            connection = http.client.HTTPConnection("127.0.0.1", server_port, timeout=60)
-            connection.request(self.command, self.path, body, dict(self.headers.items()))
-            found = connection.getresponse()
-            content = found.read()
-            connection.close()
-            if is_lost:
-                self.close_connection = True
-                return
-            self.send_response_only(found.status)
-            for name, value in found.getheaders():
-                if name.lower() not in ("content-length", "connection", "transfer-encoding"):
-                    self.send_header(name, value)
-            length = found.getheader("Content-Length", "0") if self.command == "HEAD" else str(len(content))
-            self.send_header("Content-Length", length)
-            self.end_headers()
-            self.wfile.write(content)
+                self.pass_on(body, dict(self.headers.items()), answers=fault != "answer lost")
 
         def answer(self, status: int, content: bytes) -> None:
             self.send_response_only(status)
@@ -93,13 +70,5 @@ def proxy(server_port: int, seed: int) -> Iterator[Faults]:
             if self.command != "HEAD":
                 self.wfile.write(content)
 
-        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = forward  # noqa: N815
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    faults = Faults(listening.server_address[1], random.Random(seed))
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    try:
+    with listening(Handler) as faults.port:
         yield faults
-    finally:
-        listening.shutdown()
-        listening.server_close()

@@ -106,6 +106,13 @@ def test_files_that_are_uploaded_in_parts(spark: SparkSession, s3: S3) -> None:
     check_clean(s3, path)
 
 
+def test_a_spark_without_a_file_system_for_the_store_has_cached_nothing_of_it(
+    spark: SparkSession, s3: S3, caplog: pytest.LogCaptureFixture
+) -> None:
+    upsert(spark, s3, make(s3, "quiet")).run()
+    assert "cache" not in caplog.text
+
+
 def test_few_requests(spark: SparkSession, s3: S3) -> None:
     path = make(s3, "few")
     upsert(spark, s3, path).run()

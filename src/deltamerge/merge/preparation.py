@@ -94,9 +94,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
     )
 
 
-def _evaluated_sql(
-    statement: MergeStatement, schema: StructType, configuration: Mapping[str, str]
-) -> tuple[str, ...]:
+def _evaluated_sql(statement: MergeStatement, schema: StructType, configuration: Mapping[str, str]) -> tuple[str, ...]:
     """Return the SQL of all expressions that the merge evaluates: the statement's and those that the table has."""
     given = (statement.condition, *(e for clause in statement.clauses for e in clause.expressions))
     checks = (check.expression for check in constraints_of(schema, configuration) if isinstance(check, Check))

@@ -25,7 +25,7 @@ from deltamerge.merge.steps import Steps
 from deltamerge.scan.table_reads import reads_table
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.held_settings import for_merging, session_settings
-from deltamerge.spark.session import errors_not_logged, merge_conf, reset_transaction
+from deltamerge.spark.session import errors_not_logged, merge_conf, refresh_path, reset_transaction
 from deltamerge.spark.table import counting_requests
 from deltamerge.storage.object_store import counted
 from deltamerge.txn.application import session_transaction
@@ -129,7 +129,7 @@ def _run_once(
             steps.step("refresh", "refreshing what Spark has cached of the table"),
             _only_warning("Spark's cache of %s was not refreshed", command.table.name),
         ):
-            spark.catalog.refreshByPath(store.absolute(""))
+            refresh_path(spark, store.absolute(""))
         with after_commit(committed.version, command.table.name):
             on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)

@@ -20,6 +20,7 @@ from deltamerge.spark.config import KEYS, Conf, MergeConf, read_conf
 logger = logging.getLogger("deltamerge.spark.session")
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
+_NO_FILE_SYSTEM = ("ClassNotFoundException", "UnsupportedFileSystemException")
 """Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
 
 # What sessions answer that take only some calls: serverless compute, clusters that users share.
@@ -68,6 +69,15 @@ def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
         return read_conf(kind, lambda key: conf_value(spark, key))
     # Of its own settings Spark knows the defaults.
     return read_conf(kind, lambda key: conf_value(spark, key) if key.startswith("spark.sql.") else given.get(key))
+
+
+def refresh_path(spark: SparkSession, path: str) -> None:
+    """Let Spark forget what it has cached of a path; a Spark without a file system for it has nothing."""
+    try:
+        spark.catalog.refreshByPath(path)
+    except SPARK_ERRORS as error:
+        if not any(name in str(error) for name in _NO_FILE_SYSTEM):
+            raise
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -22,6 +22,7 @@ StoreOptions: TypeAlias = "Mapping[str, str | CredentialProvider]"
 """The options of a store: strings, and perhaps a provider of credentials under the name `PROVIDER`."""
 
 PROVIDER = "credential_provider"
+_OPTION = f"The option {PROVIDER}"
 # A job that begins now has this long until what it was sent expires.
 _MARGIN = timedelta(minutes=5)
 _EXPIRES_AT = "expires_at"
@@ -39,10 +40,12 @@ class ProvidedCredentials:
     Args:
         provider: The callable that a user gave.
         kind: ``s3``, ``az`` or ``gs``.
+        source: What errors call it.
     """
 
-    def __init__(self, provider: CredentialProvider, kind: str) -> None:
+    def __init__(self, provider: CredentialProvider, kind: str, source: str = _OPTION) -> None:
         self._provider = provider
+        self._source = source
         self._names = _OPTIONS[kind]
         self._lock = threading.Lock()
         self._known: dict[str, Any] | None = None
@@ -53,6 +56,10 @@ class ProvidedCredentials:
             if self._known is None or self._expires_soon(self._known):
                 self._known = self._checked(self._asked())
             return self._known
+
+    def options(self) -> dict[str, str]:
+        """Return valid credentials as options of the store."""
+        return self.options_of(self())
 
     def options_of(self, found: Mapping[str, Any]) -> dict[str, str]:
         return {option: str(found[name]) for name, option in self._names.items() if found.get(name) is not None}
@@ -66,7 +73,7 @@ class ProvidedCredentials:
                     found = pool.submit(asyncio.run, found).result()
         except Exception as error:
             # Whatever the user's function raises: its words may be secret, and are only in the cause.
-            raise _refused(f"it raised {type(error).__name__}") from error
+            raise _refused(f"it raised {type(error).__name__}", self._source) from error
         return found
 
     def _checked(self, found: object) -> dict[str, Any]:
@@ -119,12 +126,13 @@ class ProvidedFiles(Files):
 
 
 def provided_files(
-    credentials: ProvidedCredentials, make: Callable[[Mapping[str, str]], Files | NotOpened]
+    credentials: ProvidedCredentials, make: Callable[[Mapping[str, str]], Files | NotOpened], known: Mapping[str, str]
 ) -> Files | NotOpened:
     """Return how tasks open the files of a store with provided credentials.
 
     Args:
         make: Returns how they are opened, with credentials as options.
+        known: Credentials that show whether they are opened at all.
     """
     made: list[tuple[dict[str, Any], Files | NotOpened]] = []
 
@@ -137,7 +145,7 @@ def provided_files(
             raise _refused(files.reason)
         return files
 
-    files = make(credentials.options_of(credentials()))
+    files = make(known)
     return files if isinstance(files, NotOpened) else ProvidedFiles(files.kind, files.options, current=current)
 
 
@@ -155,7 +163,7 @@ def current_options(options: StoreOptions, path: str, scheme: str) -> Callable[[
     if provider is None or not scheme:
         return lambda: strings
     credentials = provided(provider, scheme, path)
-    return lambda: {**strings, **credentials.options_of(credentials())}
+    return lambda: {**strings, **credentials.options()}
 
 
 def provided(provider: CredentialProvider, scheme: str, path: str) -> ProvidedCredentials:
@@ -166,7 +174,5 @@ def provided(provider: CredentialProvider, scheme: str, path: str) -> ProvidedCr
     return ProvidedCredentials(provider, kind)
 
 
-def _refused(reason: str) -> DeltaTableException:
-    return DeltaTableException(
-        "DELTAMERGE_CREDENTIAL_PROVIDER", f"The option {PROVIDER} gives no credentials: {reason}."
-    )
+def _refused(reason: str, source: str = _OPTION) -> DeltaTableException:
+    return DeltaTableException("DELTAMERGE_CREDENTIAL_PROVIDER", f"{source} gives no credentials: {reason}.")

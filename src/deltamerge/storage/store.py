@@ -18,12 +18,14 @@ from obstore.store import from_url
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.credentials import (
     PROVIDER,
+    ProvidedCredentials,
     StoreOptions,
     provided,
     provided_files,
     split_provider,
 )
 from deltamerge.storage.first_contact import FirstContact
+from deltamerge.storage.google import has_tokens, without_service_account
 from deltamerge.storage.hadoop_options import with_defaults
 from deltamerge.storage.hadoop_store import SINGLE_WRITER, HadoopFiles, HadoopStore
 from deltamerge.storage.hdfs import HDFS_SCHEMES, PACKAGE, NativeHdfs, is_installed
@@ -170,11 +172,20 @@ def open_store(
     except (BaseError, ValueError, TypeError) as error:
         raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from None
 
+    for_tasks, tokens = without_service_account(given) if kind == "gs" else (given, None)
+
     def files_with(options: Mapping[str, str]) -> Files | NotOpened:
-        known = {**given, **options}
+        known = {**for_tasks, **options}
         return task_files(kind, authority, known, _arguments(known))
 
-    files = files_with({}) if credentials is None else provided_files(credentials, files_with)
+    if credentials is not None:
+        files = provided_files(credentials, files_with, credentials.options())
+    elif tokens is None:
+        files = files_with({})
+    elif has_tokens():
+        files = provided_files(ProvidedCredentials(tokens, kind, "The service account"), files_with, {})
+    else:
+        files = NotOpened("for tokens of the service account the driver needs google-auth: deltamerge[gcs]")
     return ObjectStore(url, inner, prefix, files, FirstContact(url, kind, head + authority, asked))
 
 
