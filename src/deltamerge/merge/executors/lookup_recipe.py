@@ -11,11 +11,10 @@ from deltamerge.merge.analysis.join_keys import JoinKey, PlainKeys
 from deltamerge.merge.analysis.resolved_merge import (
     ResolvedClause,
     TakeGenerated,
-    TakeTarget,
     TakeValue,
     values_of,
 )
-from deltamerge.merge.planning.changed_rows import moving_columns, reached, takes_all
+from deltamerge.merge.planning.changed_rows import computed_by_spark, moving_columns, reached, takes_all
 from deltamerge.merge.planning.computed_values import checks_in_arrow, derived_of, value_in_arrow
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
@@ -148,7 +147,7 @@ class LookupRecipe:
     @property
     def undecided(self) -> bool:
         """Whether only Spark finds out which clause takes a pair."""
-        return self.reads_pairs and not self.clauses.take_all and self.choices.pair is None
+        return self.reads_pairs and _is_undecided(self.clauses, self.choices)
 
     @property
     def ranged(self) -> list[tuple[str, JoinKey]]:
@@ -175,7 +174,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     before = stored_columns(merge.target_schema, context.mapping_mode)
     clauses, reads_pairs = _clauses(context, changed), changed != "arrow"
     choices = _choices(context, clauses, before, reads_pairs=reads_pairs)
-    undecided = reads_pairs and not clauses.take_all and choices.pair is None
+    undecided = reads_pairs and _is_undecided(clauses, choices)
     return LookupRecipe(
         keys=keys,
         compared=tuple(
@@ -195,6 +194,10 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         pair_values=_pair_values(context, changed, clauses, conditions=undecided),
         table=_stored_table(context, before, checks=changed != "spark"),
     )
+
+
+def _is_undecided(clauses: LookupClauses, choices: LookupChoices) -> bool:
+    return not clauses.take_all and choices.pair is None
 
 
 def _clauses(context: PlanningContext, changed: str) -> LookupClauses:
@@ -251,7 +254,7 @@ def _pair_values(context: PlanningContext, changed: str, clauses: LookupClauses,
         return PairValues()
     if changed == "spark":
         return PairValues(target=everything[0], source=everything[1])
-    computed = {clause.key: _computed_of_pairs(context, clause) for clause in updates}
+    computed = {clause.key: computed_by_spark(context, clause) for clause in updates}
     evaluated = {c.key: (*computed[c.key], *derived_of(context, c).inputs) for c in updates}
     target, source = references.read_by_updates(evaluated, conditions=conditions) or everything
     names = merge.output_schema.names
@@ -299,17 +302,6 @@ def row_value(context: PlanningContext, table: StoredTable, clause: ResolvedClau
         value,
         target={place: table.before[target[place]] for place in places if place < len(target)},
         source={place: merge.names.source(place - len(target)) for place in places if place >= len(target)},
-    )
-
-
-def _computed_of_pairs(context: PlanningContext, clause: ResolvedClause) -> tuple[int, ...]:
-    """Return the output columns that an UPDATE sets to what neither a source row has nor PyArrow computes."""
-    return tuple(
-        index
-        for index, output in enumerate(clause.outputs)
-        if not isinstance(output, TakeTarget)
-        and context.references.of(clause).taken_as_is(index) is None
-        and value_in_arrow(context, clause, index) is None
     )
 
 

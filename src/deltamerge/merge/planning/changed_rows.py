@@ -59,7 +59,7 @@ def _against_clauses(context: PlanningContext) -> str | None:
     updates = [clause for clause in clauses if clause.action == "update"]
     for clause in updates:
         from_source = references.of(clause).from_source
-        if not all(from_source[index] for index in _of_spark(context, clause)):
+        if not all(from_source[index] for index in computed_by_spark(context, clause)):
             return "Spark computes a value that an UPDATE sets from the target's row"
         if not all(from_source[index] for index in derived_of(context, clause).inputs):
             return "Spark evaluates a generated column or a constraint over the target's row"
@@ -77,18 +77,18 @@ def _against_clauses(context: PlanningContext) -> str | None:
 
 
 def _needs_spark(context: PlanningContext, clause: ResolvedClause) -> bool:
-    return derived_of(context, clause).is_anything or bool(_of_spark(context, clause))
+    return derived_of(context, clause).is_anything or bool(computed_by_spark(context, clause))
 
 
-def _of_spark(context: PlanningContext, clause: ResolvedClause) -> list[int]:
-    """Return the output columns that an UPDATE sets to what Spark computes."""
-    return [
+def computed_by_spark(context: PlanningContext, clause: ResolvedClause) -> tuple[int, ...]:
+    """Return the output columns that an UPDATE sets to what neither a source row has nor PyArrow computes."""
+    return tuple(
         index
         for index, output in enumerate(clause.outputs)
         if not isinstance(output, TakeTarget)
         and context.references.of(clause).taken_as_is(index) is None
         and value_in_arrow(context, clause, index) is None
-    ]
+    )
 
 
 def moving_columns(context: PlanningContext, clause: ResolvedClause) -> tuple[str, ...]:
