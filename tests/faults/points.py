@@ -62,7 +62,8 @@ def attempts(folder: Path, point: str) -> set[int]:
 def reset(folder: Path) -> None:
     """Makes a folder as if nothing had been armed."""
     for path in folder.iterdir():
-        path.unlink()
+        # A task that still runs may have taken it away.
+        path.unlink(missing_ok=True)
 
 
 def reach(point: str) -> None:

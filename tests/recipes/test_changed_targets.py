@@ -162,3 +162,13 @@ def test_other_keys_than_the_logs(spark: SparkSession, tmp_path: Path, keys: lis
     with pytest.raises(DeltaAnalysisException, match=f"by the keys id, not by {', '.join(keys)}"):
         apply_changes(path, spark.sql(ADA.replace("10", "11")), keys, "n", except_columns="n")
     assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1
+
+
+@pytest.mark.parametrize("sequence", [["m", "n"], ["n"]])
+def test_another_order_than_the_logs(spark: SparkSession, tmp_path: Path, sequence: list[str]) -> None:
+    path = str(tmp_path / "t")
+    source = spark.sql("SELECT 1 AS id, 'ada' AS name, 1 AS n, 2 AS m")
+    apply_changes(path, source, "id", ["n", "m"], except_columns=["n", "m"])
+    with pytest.raises(DeltaAnalysisException, match="has a sequence of n, m; sequence_by gives"):
+        apply_changes(path, source, "id", sequence, except_columns=["n", "m"])
+    assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1
