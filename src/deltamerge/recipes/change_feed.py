@@ -278,7 +278,7 @@ class _Follower:
             before = table.table.snapshot()
             rules, schema = self._read_into(spark_schema(before))
             log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
-            names = logged_names(before, log, rules)
+            names = logged_names(before, log, rules, schema[SEQUENCE].dataType)
             events = events_of(self.source, self.feed, schema).persist()
             try:
                 if asked is None or not asked.is_in(before):

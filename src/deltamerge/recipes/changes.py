@@ -24,7 +24,6 @@ from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import exact_json
 from deltamerge.spark.session import merge_conf
 from deltamerge.sql.names import quote
-from deltamerge.sql.relations import folded
 from deltamerge.write.align import align, check_same_fields, find_field
 from deltamerge.write.store_assignment import StoreAssignment
 
@@ -112,19 +111,6 @@ def log_schema(columns: Sequence[StructField], keys: Sequence[str], sequence: St
     return StructType([*of_key, sequence, StructField(DELETED, BooleanType()), row])
 
 
-def _check_sequence(feed: Feed, given: DataType, logged: DataType) -> None:
-    """Refuse the columns of a log's sequence in another order: structs are compared field by field."""
-    if not (isinstance(given, StructType) and isinstance(logged, StructType)):
-        return
-    names, before = folded(given.names), folded(logged.names)
-    if names != before and not set(names).isdisjoint(before):
-        raise DeltaAnalysisException(
-            "DELTA_ILLEGAL_USAGE",
-            f"The change log has a sequence of {', '.join(logged.names)}; {feed.argument} gives "
-            f"{', '.join(given.names)}. Give the same columns in the same order, or another change_log.",
-        )
-
-
 def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
     """Return a source's rows as events in the form of the change log, each once; no job runs.
 
@@ -135,7 +121,6 @@ def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
     """
     keys, sequence, row_type = schema.fields[:-3], schema[SEQUENCE].dataType, schema[ROW].dataType
     assert isinstance(row_type, StructType)
-    _check_sequence(feed, sequence_field(source, feed).dataType, sequence)
     is_deleted = F.lit(False) if feed.delete_when is None else F.coalesce(feed.delete_when, F.lit(False))
     case_sensitive = merge_conf(source.sparkSession).case_sensitive
     given = [(column_of(source.schema, f.name, "keys", "the source", case_sensitive), f) for f in keys]

@@ -21,6 +21,7 @@ from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
+from deltamerge.sql.relations import folded
 from deltamerge.write.align import find_field
 from deltamerge.write.schema_evolution import evolved_schema
 
@@ -65,15 +66,15 @@ class LoggedNames:
         return log.select(*keys, SEQUENCE, DELETED, F.struct(*values).alias(ROW))
 
 
-def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules) -> LoggedNames:
+def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules, sequence: DataType) -> LoggedNames:
     """Return what a log calls its target's columns.
 
     A column keeps its physical name when it is renamed: that of a table whose columns were not mapped at first is the
     name that they had then.
 
     Raises:
-        DeltaAnalysisException: A column may be one that was renamed, of which the log cannot know, or the log's keys
-            are others.
+        DeltaAnalysisException: A column may be one that was renamed, of which the log cannot know, or the log has
+            other keys, or the columns of its sequence in another order.
     """
     schema = spark_schema(log.table.snapshot())
     row = schema[ROW].dataType
@@ -96,6 +97,7 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules) -> LoggedN
             _check_fields(log, row[found].dataType, field.dataType, (found,))
         of[field.name] = found or (physical[field.name] if _found(row, field.name) in taken else field.name)
     _check_keys(log, [n for n in schema.names if n not in (SEQUENCE, DELETED, ROW)], [of[key] for key in rules.keys])
+    _check_sequence(log, schema[SEQUENCE].dataType, sequence)
     return LoggedNames(of)
 
 
@@ -106,6 +108,20 @@ def _check_keys(log: DeltaTable, logged: Sequence[str], keys: Sequence[str]) -> 
             "DELTA_ILLEGAL_USAGE",
             f"The change log {log.table.name} has events by the keys {', '.join(logged)}, not by {', '.join(keys)}. "
             "Give the same keys, or another change_log. Nothing was written.",
+        )
+
+
+def _check_sequence(log: DeltaTable, logged: DataType, given: DataType) -> None:
+    """Refuse the columns of a sequence in another order: structs are compared field by field."""
+    if not (isinstance(given, StructType) and isinstance(logged, StructType)):
+        return
+    names, before = folded(given.names), folded(logged.names)
+    if names != before and not set(names).isdisjoint(before):
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"The change log {log.table.name} has events in the order of {', '.join(logged.names)}, not of "
+            f"{', '.join(given.names)}. Give the same columns in this order, or another change_log. Nothing was "
+            "written.",
         )
 
 
