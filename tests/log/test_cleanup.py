@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -151,6 +152,26 @@ def test_sidecars_that_nothing_refers_to(tmp_path: Path) -> None:
     assert [sidecar.exists() for sidecar in (*sidecars, young)] == [False, True, True]
     assert commits(log) == [2, 3]
     assert set(load_snapshot(log.store).files.paths()) == live_at(3)
+
+
+@pytest.mark.parametrize("spelled", ["{folder}/{name}", "file:{folder}/{name}", "file://{folder}/{name}", "{escaped}"])
+def test_sidecars_by_other_spellings_of_their_paths(tmp_path: Path, spelled: str) -> None:
+    """They are read, and no clean-up takes them."""
+    from log.test_snapshot import UNIQUE, split_checkpoint
+
+    log = dated_log(tmp_path, [60, 50, 0], [])
+    path = log.root / write_checkpoint(load_snapshot(log.store, 1), now_ms=0)
+    sidecar, lines, _ = split_checkpoint(log, path)
+    path.unlink()
+    folder = log.folder / "_sidecars"
+    written = spelled.format(folder=folder, name=sidecar, escaped=sidecar.replace("-", "%2D"))
+    given = [json.dumps(line).replace(sidecar, written) for line in lines]
+    log.path(1, f"{UNIQUE}.json").write_text("".join(f"{line}\n" for line in given))
+    set_time(folder / sidecar, NOW - 50 * DAY)
+    clean(log)
+    assert commits(log) == [1, 2]
+    assert (folder / sidecar).exists()
+    assert set(load_snapshot(log.store).files.paths()) == live_at(2)
 
 
 def test_other_files_stay(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,27 @@ def test_a_commit_that_was_changed(tmp_path: Path, field: str, old: str, new: st
     assert caught.value.parameters["field"] == field
     checksum(snapshot).unlink()
     assert load_snapshot(snapshot.store).version == 1
+
+
+def test_times_that_writers_spell_in_several_ways(tmp_path: Path) -> None:
+    """Those of a checkpoint's columns have six digits, those of delta-spark's JSON three."""
+    first = create(tmp_path)
+    stats = '{"numRecords":1,"minValues":{"at":"2024-01-01T00:00:00.120000Z"}}'
+    file = replace(write_file(first, [1]), stats=stats)
+    snapshot = commit(prepare(first, file), clock).snapshot
+    content = checksum(snapshot).read_text()
+    assert "00.120000Z" in content
+    checksum(snapshot).write_text(content.replace("00.120000Z", "00.120Z"))
+    assert load_snapshot(snapshot.store).version == 1
+    checksum(snapshot).write_text(content.replace("00.120000Z", "00.121Z"))
+    with pytest.raises(DeltaLogCorruptException, match="the allFiles of version 1"):
+        load_snapshot(snapshot.store)
+
+
+def test_files_are_recorded_as_they_are_replayed(tmp_path: Path) -> None:
+    first = create(tmp_path)
+    found = recorded(commit(prepare(first, write_file(first, [1])), clock).snapshot)
+    assert [file["dataChange"] for file in found["allFiles"]] == [False]
 
 
 @pytest.mark.parametrize("field", ["numFiles", "numDeletedRecordsOpt", "numDeletionVectorsOpt", "numMetadata"])

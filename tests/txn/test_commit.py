@@ -368,3 +368,54 @@ def test_a_checkpoint_that_is_damaged_later(tmp_path: Path) -> None:
     checkpoint.write_bytes(checkpoint.read_bytes()[:100])
     assert snapshot.tombstones().num_rows == 0
     assert load_snapshot(snapshot.store).files.num_files == 12
+
+
+def test_a_folder_that_lets_nobody_delete_keeps_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that was linked into place cannot be removed under its first name."""
+    create(tmp_path)
+    read = load_snapshot(open_store(str(tmp_path)))
+    prepared = prepare(read, write_file(read, [1]))
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        if missing_ok and not self.exists():
+            return
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert commit(prepared, clock).version == 1
+
+
+def test_half_a_commit_is_not_left_where_there_are_no_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(tmp_path)
+    read = load_snapshot(open_store(str(tmp_path)))
+    prepared = prepare(read, write_file(read, [1]))
+    synced = os.fsync
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no links")
+
+    def full(file: int) -> None:
+        if Path(f"/proc/self/fd/{file}").readlink().name.endswith("1.json"):
+            raise OSError(errno.ENOSPC, "no space left")
+        synced(file)
+
+    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space left"):
+        commit(prepared, clock)
+    monkeypatch.undo()
+    assert load_snapshot(read.store).version == 0
+
+
+class Tearing(Forgetful):
+    """A store that writes the beginning of a commit, and then loses the answer."""
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        super().put_if_absent(path, content[: content.index(b"\n") + 1] if path.endswith("1.json") else content)
+
+
+def test_a_part_of_a_commit_is_no_commit(tmp_path: Path) -> None:
+    create(tmp_path)
+    read = load_snapshot(Tearing(str(tmp_path)))
+    with pytest.raises(CommitStateUnknownException):
+        commit(prepare(read, write_file(read, [1])), clock)

@@ -48,17 +48,15 @@ def clean_up_log_before(snapshot: Snapshot, cutoff: int, now_ms: int) -> tuple[s
     store = snapshot.store
     files = store.list_folder(LOG_FOLDER)
     listing = sort_log_files(files)
-    expired = [
-        file.path
-        for file in files
-        if file.name.endswith(TEMP_SUFFIX) and file.modification_time < min(cutoff, now_ms - _DAY)
-    ]
+    # What is younger may be of a commit or a checkpoint that is being written.
+    of_nobody = min(cutoff, now_ms - _DAY)
+    expired = [file.path for file in files if file.name.endswith(TEMP_SUFFIX) and file.modification_time < of_nobody]
     base = _covering_checkpoint(store, listing, cutoff)
     if base is not None and base.version >= _protected_before(snapshot):
         versions = {file.path: log_file_version(file.name) for file in files}
         old = [path for path, version in versions.items() if version is not None and version < base.version]
         expired.extend(sorted(old))
-        expired.extend(_orphaned_sidecars(store, listing, base, cutoff))
+        expired.extend(_orphaned_sidecars(store, listing, base, of_nobody))
     store.delete(expired)
     return tuple(expired)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ _MAX_FILES = 50
 _MAX_SET_TRANSACTIONS = 100
 _MAX_DOMAINS = 10
 _SHOWN = 300
+_FRACTION = re.compile(r"(\d\d:\d\d:\d\d)(?:\.0+|(\.\d*?[1-9])0*)(?=Z?\")")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +178,13 @@ def _summary(state: VersionState) -> _Summary:
         domain_metadata=_few(state.domain_metadata, _MAX_DOMAINS),
         metadata=state.metadata,
         protocol=_normal(state.protocol),
-        all_files=tuple(files.add_files()) if files.num_files <= _MAX_FILES else None,
+        all_files=tuple(_as_replayed(file) for file in files.add_files()) if files.num_files <= _MAX_FILES else None,
     )
+
+
+def _as_replayed(file: AddFile) -> AddFile:
+    # Delta: InMemoryLogReplay.
+    return replace(file, data_change=False)
 
 
 def _few(actions: Mapping[str, Any], most: int) -> frozenset[Any] | None:
@@ -259,7 +266,8 @@ def _by_file(files: Iterable[AddFile], root: str, has_stats: bool) -> dict[str, 
 
 def _parsed(stats: str | None) -> object:
     try:
-        return json.loads(stats) if stats else None
+        # Writers spell one time with three digits of a second, with six or with none.
+        return json.loads(_FRACTION.sub(r"\1\2", stats)) if stats else None
     except ValueError:
         return stats
 

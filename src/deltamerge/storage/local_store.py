@@ -81,7 +81,7 @@ class LocalStore:
                 # killed just then could leave the file incomplete.
                 _write_exclusively(target, content)
         finally:
-            temporary.unlink(missing_ok=True)
+            _discard(temporary)
 
     def put(self, path: str, content: bytes) -> None:
         target = self._path(path)
@@ -90,7 +90,7 @@ class LocalStore:
             self._drop_checksum(target)
             temporary.replace(target)
         finally:
-            temporary.unlink(missing_ok=True)
+            _discard(temporary)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -146,12 +146,7 @@ class LocalStore:
     def _write_temporary(self, target: Path, content: bytes) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.parent / f".{target.name}.{uuid.uuid4().hex}{TEMP_SUFFIX}"
-        try:
-            _write_exclusively(temporary, content)
-        except BaseException:
-            # A full disk or Ctrl-C must not leave half a file behind.
-            temporary.unlink(missing_ok=True)
-            raise
+        _write_exclusively(temporary, content)
         return temporary
 
     def _drop_checksum(self, target: Path) -> None:
@@ -166,6 +161,17 @@ def _stored(path: str, entry: os.DirEntry[str]) -> StoredFile:
 
 def _write_exclusively(path: Path, content: bytes) -> None:
     with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            # A full disk or Ctrl-C must not leave half a file behind.
+            _discard(path)
+            raise
+
+
+def _discard(path: Path) -> None:
+    # Of a folder that lets nobody delete, what was done there still counts.
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 
 from deltamerge.storage.first_contact import FirstContact
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
-from deltamerge.storage.task_files import NotOpened
+from deltamerge.storage.task_files import NotOpened, store_kind
 from deltamerge.workers.files import Files
 from deltamerge.workers.obstore_client import reason_of
 from deltamerge.workers.ranged_file import open_ranges
@@ -175,10 +175,10 @@ class ObjectStore:
     def _key(self, path: str) -> str:
         if SCHEME.match(path):
             # An absolute path, as shallow clones have, is reachable where it is in the same bucket.
-            bucket = self.root[: len(self.root) - len(self._prefix)] if self._prefix else self.root + "/"
-            if not path.startswith(bucket):
+            (own_kind, own_bucket, _), (kind, bucket, key) = map(_parts_of_url, (self.root, path))
+            if (kind, bucket) != (own_kind, own_bucket):
                 raise FileNotFoundError(f"{path} is not in the store of {self.root}")
-            return path[len(bucket) :]
+            return key
         if path.startswith("/"):
             return path.strip("/")
         return "/".join(part for part in (self._prefix, path.strip("/")) if part)
@@ -188,6 +188,13 @@ class ObjectStore:
         relative = path[len(self._prefix) :].lstrip("/") if self._prefix else path
         modified = int(meta["last_modified"].timestamp() * 1000)
         return StoredFile(relative, meta["size"], modified, meta["e_tag"])
+
+
+def _parts_of_url(url: str) -> tuple[str, str, str]:
+    """Return a URL's kind of store, which several schemes name, its bucket and its key."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    return store_kind(scheme) or scheme.lower(), bucket, key
 
 
 def counting(store: Store) -> Store:

@@ -127,7 +127,7 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
     try:
         store.put_if_absent(path, content)
     except FileExistsError:
-        return _is_own_commit(store, version, txn_id)
+        return _is_own_commit(store, version, content, txn_id)
     except _REFUSED as error:
         if first:
             raise
@@ -135,7 +135,7 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
     except Exception as error:
         # A store may write and then fail in any way.
         _LOGGER.warning("Writing %s failed, looking whether it exists: %s", path, error)
-        found = _read_back(store, version, txn_id)
+        found = _read_back(store, version, content, txn_id)
         if found == "absent" and store.is_local and not _may_land_later(error):
             raise
         return found if isinstance(found, bool) else error
@@ -143,24 +143,35 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
         return True
 
 
-def _is_own_commit(store: Store, version: int, txn_id: str) -> bool:
+def _is_own_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:
     try:
-        return _txn_id(store.get(commit_path(version))) == txn_id
+        return _is_own(store.get(commit_path(version)), content, txn_id)
     except Exception as error:
         # Whatever went wrong, the caller must know that the commit may have landed.
         raise _unknown(store, version, txn_id, error) from error
 
 
-def _read_back(store: Store, version: int, txn_id: str) -> bool | Literal["absent", "unknown"]:
+def _read_back(store: Store, version: int, content: bytes, txn_id: str) -> bool | Literal["absent", "unknown"]:
     """Return whether a version is this transaction's or another's, where there is one and it can be read."""
     try:
-        return _txn_id(store.get(commit_path(version))) == txn_id
+        return _is_own(store.get(commit_path(version)), content, txn_id)
     except FileNotFoundError:
         return "absent"
     except Exception:
         # Whatever went wrong: it is not known whose the version is, and the write is tried again.
         _LOGGER.warning("Reading %s back failed", commit_path(version), exc_info=True)
         return "unknown"
+
+
+def _is_own(found: bytes, content: bytes, txn_id: str) -> bool:
+    """Return whether a commit file is this transaction's.
+
+    Raises:
+        ValueError: It is, but not all of it.
+    """
+    if found != content and _txn_id(found) == txn_id:
+        raise ValueError("a part of this transaction's commit was written")
+    return found == content
 
 
 def _may_land_later(error: Exception) -> bool:

@@ -20,7 +20,7 @@ from deltamerge.log.actions import Action, Sidecar, camel_case, from_json
 from deltamerge.log.arrays import EMPTY, empty_table, repeat, scalar, strings
 from deltamerge.log.commits import damaged
 from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_SCHEMA, from_parquet
-from deltamerge.log.paths import is_absolute, names_no_file_of_table
+from deltamerge.log.paths import decode_path, names_no_file_of_table
 from deltamerge.log.replay import LogLines, parse_log_files
 from deltamerge.log.segment import SIDECAR_FOLDER, Checkpoint
 from deltamerge.storage.store import Store
@@ -75,7 +75,12 @@ def read_checkpoint_files(
         with (
             _readable(store, checkpoint, path),
             store.open_input(path) as source,
-            pq.ParquetFile(source, pre_buffer=not store.is_local, page_checksum_verification=True) as file,
+            pq.ParquetFile(
+                source,
+                pre_buffer=not store.is_local,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit="us",
+            ) as file,
         ):
             tables.append(_read_file_actions(file, action, schema))
     return pa.concat_tables(tables)
@@ -87,9 +92,8 @@ def _readable(store: Store, checkpoint: Checkpoint, path: str) -> Iterator[None]
     try:
         yield
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        where = path if is_absolute(path) else store.absolute(path)
         why = "it is missing" if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
-        problem = damaged(where, f"part of the checkpoint of version {checkpoint.version}: {why}")
+        problem = damaged(store.absolute(path), f"part of the checkpoint of version {checkpoint.version}: {why}")
         problem.parameters["path"] = checkpoint.files[0].path
         raise problem from error
 
@@ -133,11 +137,14 @@ def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> 
 
 
 def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa.Table:
-    strings = []
-    for batch in file.iter_batches(_ROWS, columns=[f"{action}.path", f"{action}.stats_parsed"]):
+    strings, name = [], f"{action}.stats_parsed"
+    leaves = map(file.schema.column, range(len(file.schema)))
+    # Arrow has these without a zone.
+    instants = frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
+    for batch in file.iter_batches(_ROWS, columns=[f"{action}.path", name]):
         column = batch.column(0)
         rows = column.filter(pc.is_valid(pc.struct_field(column, "path")))
-        strings.append(stats_to_json(pc.struct_field(rows, "stats_parsed")))
+        strings.append(stats_to_json(pc.struct_field(rows, "stats_parsed"), name, instants))
     parsed = pa.chunked_array(strings, pa.string())
     stats = pc.coalesce(table.column("stats"), parsed)
     return table.set_column(table.schema.get_field_index("stats"), table.schema.field("stats"), stats)
@@ -146,19 +153,23 @@ def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa
 def _sidecar_path(sidecar: Sidecar) -> str:
     if names_no_file_of_table(sidecar.path):
         raise ValueError(f"the sidecar {sidecar.path!r:.200} is not in the log's folder")
-    return sidecar.path if is_absolute(sidecar.path) else f"{SIDECAR_FOLDER}/{sidecar.path}"
+    # Its path may be absolute; all sidecars are in this folder (Protocol: Sidecar File Information).
+    return f"{SIDECAR_FOLDER}/{decode_path(sidecar.path).rpartition('/')[2]}"
 
 
-def stats_to_json(structs: pa.Array) -> pa.Array:
+def stats_to_json(structs: pa.Array, path: str = "", instants: frozenset[str] = frozenset()) -> pa.Array:
     """Return the statistics of many files as JSON, NULL where the struct is, column by column rather than row by row.
 
-    `structs` are such as ``struct<numRecords, minValues, maxValues, nullCount>``.
+    Args:
+        structs: Such as ``struct<numRecords, minValues, maxValues, nullCount>``.
+        path: Where they are in their file.
+        instants: The paths of times without a zone that are in UTC.
     """
     count = len(structs)
     parts = []
     for index, field in enumerate(structs.type):
         name = json.dumps(field.name, ensure_ascii=False)
-        value = _value(pc.struct_field(structs, [index]))
+        value = _value(pc.struct_field(structs, [index]), f"{path}.{field.name}", instants)
         parts.append(pc.coalesce(pc.binary_join_element_wise(scalar(f",{name}:"), value, EMPTY), EMPTY))
     empty = repeat("", count)
     # Every part begins with a comma, the first of them is one too many.
@@ -167,10 +178,10 @@ def stats_to_json(structs: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_valid(structs), whole, pa.nulls(count, pa.string()))
 
 
-def _value(values: pa.Array) -> pa.Array:
+def _value(values: pa.Array, path: str, instants: frozenset[str]) -> pa.Array:
     kind = values.type
     if pa.types.is_struct(kind):
-        return stats_to_json(values)
+        return stats_to_json(values, path, instants)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return pc.cast(values, pa.string())
     if pa.types.is_floating(kind):
@@ -181,7 +192,8 @@ def _value(values: pa.Array) -> pa.Array:
         local = values if kind.unit == "us" else pc.cast(values, pa.timestamp("us", kind.tz), safe=False)
         naive = pc.cast(local, pa.timestamp("us")) if kind.tz else local
         local_time = pc.replace_substring(pc.cast(naive, pa.string()), " ", "T")
-        return _quoted(pc.binary_join_element_wise(local_time, scalar("Z"), EMPTY) if kind.tz else local_time)
+        is_instant = kind.tz or path in instants
+        return _quoted(pc.binary_join_element_wise(local_time, scalar("Z"), EMPTY) if is_instant else local_time)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _string(values)
     # Lists, maps and binary have no minimum and no maximum; whatever is stored is not used.
