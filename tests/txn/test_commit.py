@@ -419,3 +419,16 @@ def test_a_part_of_a_commit_is_no_commit(tmp_path: Path) -> None:
     read = load_snapshot(Tearing(str(tmp_path)))
     with pytest.raises(CommitStateUnknownException):
         commit(prepare(read, write_file(read, [1])), clock)
+
+
+def test_a_version_that_was_cleaned_up_meanwhile(tmp_path: Path) -> None:
+    """Nobody would find a commit that took the place of a version below the log's first."""
+    create(tmp_path, logRetentionDuration="interval 1 day")
+    read = load_snapshot(open_store(str(tmp_path)))
+    prepared = prepare(read, write_file(read, [1]))
+    for _ in range(2):
+        latest = load_snapshot(read.store)
+        commit(prepare(latest, write_file(latest, [2])), clock)
+    (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
+    with pytest.raises(ConcurrentWriteException, match="version 1 was cleaned up meanwhile"):
+        commit(prepared, clock)

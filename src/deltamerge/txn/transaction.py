@@ -105,7 +105,7 @@ def commit(
             if reconciled is None:
                 raise conflict
             prepared = reconciled
-    raise _too_many(prepared, seen, MAX_ATTEMPTS)
+    raise _lost(prepared, seen, f"they were faster {MAX_ATTEMPTS} times", "when fewer writers are at work")
 
 
 def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
@@ -119,7 +119,7 @@ def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
     listing = list_log(prepared.store, read.version + 1)
     later = [*(commit.start for commit in listing.commits), *(found.version for found in listing.checkpoints)]
     if later and read.version + 1 not in (commit.start for commit in listing.commits):
-        raise _too_many(prepared, max(later), 1)
+        raise _cleaned_up(prepared, read.version + 1, max(later))
 
 
 def _read_timestamp(prepared: PreparedCommit) -> int:
@@ -141,18 +141,22 @@ def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCo
         except FileNotFoundError:
             if version == first:
                 # It existed just now: the log has been cleaned up past it.
-                raise _too_many(prepared, version, 1) from None
+                raise _cleaned_up(prepared, version, version) from None
             return
         version += 1
 
 
-def _too_many(prepared: PreparedCommit, version: int, attempts: int) -> ConcurrentWriteException:
+def _cleaned_up(prepared: PreparedCommit, missing: int, latest: int) -> ConcurrentWriteException:
+    why = f"version {missing} was cleaned up meanwhile (delta.logRetentionDuration)"
+    return _lost(prepared, latest, why, "on the latest version")
+
+
+def _lost(prepared: PreparedCommit, version: int, why: str, again: str) -> ConcurrentWriteException:
     return ConcurrentWriteException(
         "DELTA_CONCURRENT_WRITE",
         "ConcurrentWriteException: Concurrent transactions have written new data since this transaction "
-        f"({prepared.operation}) read version {prepared.read_version} of {prepared.store.root}: they were "
-        f"faster {attempts} times, up to version {version}. This transaction was not committed; run it again "
-        "when fewer writers are at work.",
+        f"({prepared.operation}) read version {prepared.read_version} of {prepared.store.root}, up to version "
+        f"{version}: {why}. This transaction was not committed; run it again {again}.",
         parameters={
             "tableName": prepared.store.root,
             "version": str(version),
