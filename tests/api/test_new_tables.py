@@ -75,3 +75,29 @@ def test_a_table_of_a_database_with_a_location(spark: SparkSession, tmp_path: Pa
         deltamerge.sql(spark, "DROP TABLE placed.t")
     finally:
         spark.sql("DROP DATABASE placed CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("column", "named"),
+    [
+        ("a ARRAY<STRUCT<x: INT NOT NULL>>", "element type of the field a"),
+        ("s STRUCT<m: MAP<STRING, STRUCT<x: INT NOT NULL>>>", "value type of the field s.m"),
+    ],
+)
+def test_not_null_that_nothing_enforces(spark: SparkSession, tmp_path: Path, column: str, named: str) -> None:
+    table = f"delta.`{tmp_path / 't'}`"
+    with pytest.raises(DeltaAnalysisException, match=named) as caught:
+        deltamerge.sql(spark, f"CREATE TABLE {table} (b INT, {column}) USING delta")
+    assert caught.value.getCondition() == "DELTA_NESTED_NOT_NULL_CONSTRAINT"
+    deltamerge.sql(spark, f"CREATE TABLE {table} (b INT, s0 STRUCT<x: INT NOT NULL>, c ARRAY<INT>) USING delta")
+    with pytest.raises(DeltaAnalysisException, match=named):
+        deltamerge.sql(spark, f"ALTER TABLE {table} ADD COLUMNS ({column})")
+
+
+def test_statistics_of_a_column_whose_name_has_a_comma(spark: SparkSession, tmp_path: Path) -> None:
+    table = f"delta.`{tmp_path / 't'}`"
+    properties = "'delta.columnMapping.mode' = 'name', 'delta.dataSkippingStatsColumns' = '`x,y`,id'"
+    deltamerge.sql(spark, f"CREATE TABLE {table} (id INT, `x,y` INT) USING delta TBLPROPERTIES ({properties})")
+    deltamerge.sql(spark, f"ALTER TABLE {table} RENAME COLUMN id TO key")
+    found = deltamerge.sql(spark, f"SHOW TBLPROPERTIES {table} ('delta.dataSkippingStatsColumns')").collect()
+    assert [row.value for row in found] == ["`x,y`,key"]

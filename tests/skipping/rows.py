@@ -69,7 +69,7 @@ def to_local(value: Any) -> dt.datetime:
 
 small = st.integers(-5, 5)
 texts = st.one_of(
-    st.sampled_from(["", "a", "ab", "b", "é", "\U0001f600", "\ufffd", "\U0010ffff", "null"]),
+    st.sampled_from(["", "\0", "a", "a\0", "ab", "b", "é", "\U0001f600", "\ufffd", "\U0010ffff", "null"]),
     st.builds(
         lambda head, tail: head + tail,
         st.sampled_from(

@@ -323,3 +323,23 @@ def test_infinities_are_texts() -> None:
     footer = signed_footer(table, b"parquet-mr version 1.17.0", row_group_size=1)
     found = json.loads(parquet_statistics(footer, schema, IndexedColumns.of(schema, (), {})))
     assert (found["minValues"], found["maxValues"]) == ({"x": "-Infinity"}, {"x": "Infinity"})
+
+
+@pytest.mark.parametrize(
+    "written_by",
+    [
+        {"org.apache.spark.legacyDateTime": ""},
+        {"org.apache.spark.version": "2.4.8"},
+        {"org.apache.spark.version": "4.0"},
+    ],
+)
+def test_days_of_another_calendar_have_no_bounds(written_by: dict[str, str]) -> None:
+    """Spark reads the footer's days as others."""
+    days = pa.array([date(1200, 1, 8)], pa.date32())
+    times = pa.array([datetime(1200, 1, 8, tzinfo=timezone.utc)], pa.timestamp("us", "UTC"))
+    table = pa.table({"d": days, "t": times, "n": pa.array([1], pa.int32())}).replace_schema_metadata(written_by)
+    schema = fields(d="date", t="timestamp", n="integer")
+    found = json.loads(parquet_statistics(footer_of(table), schema, IndexedColumns.of(schema, (), {})))
+    of_today = "4.0" in written_by.values()
+    assert found["minValues"].keys() == ({"d", "t", "n"} if of_today else {"n"})
+    assert found["numRecords"] == 1

@@ -281,6 +281,29 @@ def test_timestamps(predicate: Comparison, expected: list[int]) -> None:
     assert kept(predicate, schema("timestamp"), *files, zone="America/New_York") == expected
 
 
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        *(Comparison(op, X, "AB\0", "string") for op in ("=", "<=", ">=", "<=>")),
+        Comparison("<", X, "AB\0\0", "string"),
+        Comparison("<>", X, "AB", "string"),
+        StartsWith(X, "AB\0"),
+        In(X, ("AB\0",), "string"),
+    ],
+)
+def test_strings_that_end_with_nul(predicate: Predicate) -> None:
+    """NumPy takes NULs off the end of a plain string."""
+    assert kept(predicate, schema("string"), ("AB\0", "AB\0")) == [0]
+    assert kept(predicate, schema("string"), None, partitions=["AB\0"]) == [0]
+
+
+def test_strings_of_an_hour_that_comes_twice() -> None:
+    """Outside ANSI mode IN compares them with the column's strings, which two instants have."""
+    twice = In(X, ("2024-11-03 01:30:00",), "string")
+    files = [(f"2024-11-03T0{hour}:30:00.000Z",) * 2 for hour in (5, 6, 7)]
+    assert kept(twice, schema("timestamp"), *files, zone="America/New_York") == [0, 1]
+
+
 @pytest.mark.parametrize("zone", ["Not/A_Zone", "PST"])
 def test_unknown_zones_keep_what_depends_on_them(zone: str) -> None:
     files = [("2024-01-01T00:00:00.000Z", "2024-01-02T00:00:00.000Z")]

@@ -33,14 +33,15 @@ from deltamerge.log.schema import StructField as LogField
 from deltamerge.log.schema import StructType as LogStruct
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.skipping.indexed import split_columns
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.statements.ast import ChangeColumn, ColumnDefinition, Position
 from deltamerge.write.char_varchar import as_strings, may_become
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.defaults import CURRENT_DEFAULT, check_defaults
-from deltamerge.write.definition import definition_field
+from deltamerge.write.definition import check_nested_not_null, definition_field
 from deltamerge.write.dependents import check_dependents, dependents_on
 from deltamerge.write.table_features import check_evolution
 
@@ -62,6 +63,7 @@ def add_columns(table: Table, columns: Sequence[ColumnDefinition]) -> None:
         logged.append({"column": described_column(parent, _as_given(field)), **_described_place(column.position)})
     check_names(schema, snapshot.metadata.configuration)
     check_evolution(snapshot, StructType(fields))
+    check_nested_not_null(StructType(fields))
     parameters = {"columns": compact_json(logged)}
     commit_command(table, snapshot, "ADD COLUMNS", parameters, [_with_schema(snapshot, schema)])
 
@@ -326,11 +328,10 @@ def _stats_columns(
     if listed is None:
         return dict(configuration)
     kept = []
-    for text in listed.split(","):
-        parts = parse_name(text.strip())
+    for parts in split_columns(listed):
         changed = next((path for path in paths if parts[: len(path)] == path), None)
         if changed is None:
-            kept.append(text.strip())
+            kept.append(_name(parts))
         elif to is not None:
             kept.append(_name((*to, *parts[len(changed) :])))
     return {**configuration, _STATS_COLUMNS: ",".join(kept)}

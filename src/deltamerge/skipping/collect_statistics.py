@@ -26,6 +26,7 @@ from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 from deltamerge.workers.nan_columns import nan_columns
+from deltamerge.workers.staged_rows import is_of_other_calendar
 
 ASCII_MAX_CHARACTER = "\x7f"
 UTF8_MAX_CHARACTER = "\U0010ffff"
@@ -36,6 +37,7 @@ _PARQUET_MR = re.compile(r"parquet-mr version 1\.(\d+)\.")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # Counts the NULLs of a column by its path in the file and its leaves there.
 NullCounter: TypeAlias = Callable[[tuple[str, ...], tuple[int, ...]], "int | None"]
+_OF_CALENDAR = frozenset({"date", "timestamp", "timestamp_ntz"})
 _UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_000_000}
 
 
@@ -134,6 +136,9 @@ def _bounds(
 ) -> tuple[object, object]:
     kind = column_type(type_name)
     if leaf.low is None or leaf.high is None or kind is None:
+        return None, None
+    if kind.kind in _OF_CALENDAR and is_of_other_calendar(footer):
+        # Spark reads them as other days than the footer has.
         return None, None
     column = footer.schema.column(leaf.index)
     if kind.kind == "string":

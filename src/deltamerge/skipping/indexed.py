@@ -44,7 +44,7 @@ class IndexedColumns:
         leaves = [leaf for leaf in leaves_of(schema) if leaf.names[0] not in partitions]
         listed = configuration.get(STATS_COLUMNS)
         if listed is not None:
-            wanted = set(_split(listed.lower()))
+            wanted = set(split_columns(listed.lower()))
             leaves = [leaf for leaf in leaves if not wanted.isdisjoint(_prefixes(leaf.names))]
         else:
             count = integer(configuration, NUM_INDEXED_COLS, 32)
@@ -76,7 +76,7 @@ def _prefixes(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     return (lower_case(names[:size]) for size in range(1, len(names) + 1))
 
 
-def _split(string: str) -> Iterator[tuple[str, ...]]:
+def split_columns(string: str) -> Iterator[tuple[str, ...]]:
     """Split ``a, b.c, `d.e`.f`` into paths; a doubled backtick inside backticks is one."""
     parts: list[str] = []
     name = ""

@@ -57,6 +57,7 @@ def may_meet(interval: Interval, bounds: Bounds, kind: ColumnType) -> Mask:
     low, high = interval.low, interval.high
     if low is not None and high is not None and low > high:
         return np.zeros(len(bounds.may_be_null), dtype=bool)
+    low, high = _operand(low), _operand(high)
     mask = np.ones(len(bounds.may_be_null), dtype=bool)
     if bounds.hides_nan and (high is None or high >= NAN_KEY):
         return mask
@@ -103,12 +104,19 @@ def may_differ(span: Span, bounds: Bounds) -> Mask:
     """Return which files may hold a key other than a literal's."""
     if bounds.hides_nan or not span.exact or span.low != span.high:
         return np.ones(len(bounds.may_be_null), dtype=bool)
-    only = as_mask(bounds.lower == span.low) & as_mask(bounds.upper == span.low)
+    key = _operand(span.low)
+    only = as_mask(bounds.lower == key) & as_mask(bounds.upper == key)
     return ~(bounds.lower_known & bounds.upper_known & only)
 
 
 def may_start_with(prefix: str, bounds: Bounds) -> Mask:
     """Return which files may hold a string that starts with a prefix."""
     starts = np.array([lower[: len(prefix)] for lower in bounds.lower], dtype=object)
-    below = ~bounds.lower_known | as_mask(starts <= prefix)
-    return below & (~bounds.upper_known | as_mask(bounds.upper >= prefix))
+    key = _operand(prefix)
+    below = ~bounds.lower_known | as_mask(starts <= key)
+    return below & (~bounds.upper_known | as_mask(bounds.upper >= key))
+
+
+def _operand(key: Any) -> Any:  # noqa: ANN401
+    """Return a key as NumPy compares it with an array: of a plain string it takes NULs off the end."""
+    return np.array(key, dtype=object) if isinstance(key, str) else key

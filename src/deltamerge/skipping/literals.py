@@ -199,7 +199,12 @@ def _timestamp(literal: ColumnType, zone: tzinfo | None, value: object) -> Span 
     if local is None or zone is None or (literal.kind == "date" and timestamps.is_in_gap(local, zone)):
         # A day without a midnight begins at another time than Java's local time 00:00 does.
         return None
-    return _point(timestamps.zoned_micros(local, zone))
+    micros = timestamps.zoned_micros(local, zone)
+    other = timestamps.instant_micros(local.replace(tzinfo=zone, fold=1))
+    if literal.kind == "string" and other != micros:
+        # Outside ANSI mode IN compares strings, and the times of an hour that comes twice are spelled alike.
+        return Span(min(micros, other), max(micros, other), False)
+    return _point(micros)
 
 
 def _timestamp_ntz(literal: ColumnType, value: object) -> Span | None:

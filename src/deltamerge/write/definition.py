@@ -9,8 +9,10 @@ from typing import Any
 
 from pyspark.sql import types as T
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     DateType,
+    MapType,
     NumericType,
     StringType,
     StructField,
@@ -24,6 +26,8 @@ from deltamerge.log.features.clustering import MOST_COLUMNS
 from deltamerge.log.features.column_mapping import check_names, physical_name
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.spark.nested_types import all_types, inner_types
+from deltamerge.sql.names import shown_name
 from deltamerge.sql.statements.ast import ColumnDefinition
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
@@ -104,6 +108,33 @@ def check_definition(definition: TableDefinition) -> None:
             "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
             "Cannot use all columns for partition columns: data files would have no column left.",
         )
+
+
+def check_nested_not_null(schema: StructType) -> None:
+    """Refuse NOT NULL inside of arrays and maps, which nothing enforces.
+
+    Delta: SchemaUtils.removeUnenforceableNotNullConstraints.
+    """
+    for column in schema.fields:
+        for path, kind in _repeated((column.name,), column.dataType):
+            for name, inner in inner_types(kind):
+                structs = (each for each in all_types(inner) if isinstance(each, StructType))
+                if not all(field.nullable for each in structs for field in each.fields):
+                    raise DeltaAnalysisException(
+                        "DELTA_NESTED_NOT_NULL_CONSTRAINT",
+                        f"The {name} type of the field {shown_name(path)} contains a NOT NULL constraint, which Delta "
+                        "does not support within arrays or maps. Leave it out.",
+                        parameters={"nestType": name, "parent": shown_name(path)},
+                    )
+
+
+def _repeated(path: tuple[str, ...], kind: DataType) -> Iterator[tuple[tuple[str, ...], DataType]]:
+    """Yield the arrays and maps in a column that are in no other, with their paths."""
+    if isinstance(kind, (ArrayType, MapType)):
+        yield path, kind
+    elif isinstance(kind, StructType):
+        for each in kind.fields:
+            yield from _repeated((*path, each.name), each.dataType)
 
 
 def check_clustering(definition: TableDefinition) -> None:

@@ -29,7 +29,12 @@ from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import WrittenFiles, removing_leftovers
 from deltamerge.write.defaults import check_defaults
-from deltamerge.write.definition import TableDefinition, check_definition, check_partition_columns
+from deltamerge.write.definition import (
+    TableDefinition,
+    check_definition,
+    check_nested_not_null,
+    check_partition_columns,
+)
 from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
@@ -157,6 +162,7 @@ def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefi
     properties = {**_default_properties(table), **_named(table, definition.properties)}
     definition = replace(definition, schema=as_strings(without_location(definition.schema)), properties=properties)
     check_definition(definition)
+    check_nested_not_null(definition.schema)
     check_defaults(table.spark, definition.schema)
     return definition
 
