@@ -36,7 +36,7 @@ from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.skipping.indexed import split_columns
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table, spark_schema
-from deltamerge.sql.names import quote, quote_name
+from deltamerge.sql.names import quote, quote_name, shown_name
 from deltamerge.sql.statements.ast import ChangeColumn, ColumnDefinition, Position
 from deltamerge.write.char_varchar import as_strings, may_become
 from deltamerge.write.constraints import CHECK_PREFIX
@@ -331,9 +331,9 @@ def _stats_columns(
     for parts in split_columns(listed):
         changed = next((path for path in paths if parts[: len(path)] == path), None)
         if changed is None:
-            kept.append(_name(parts))
+            kept.append(shown_name(parts))
         elif to is not None:
-            kept.append(_name((*to, *parts[len(changed) :])))
+            kept.append(shown_name((*to, *parts[len(changed) :])))
     return {**configuration, _STATS_COLUMNS: ",".join(kept)}
 
 
