@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -28,7 +29,7 @@ def account() -> Iterator[dict[str, str]]:
     class Tokens(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked.append(self.path)
-            content = json.dumps({"access_token": f"token{len(asked)}", "expires_in": 3600}).encode()
+            content = json.dumps({"access_token": f"ya29.{len(asked)}.secret", "expires_in": 3600}).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
@@ -55,7 +56,8 @@ def account() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("form", ["google_service_account_key", "service_account", "hadoop"])
-def test_tasks_get_tokens(tmp_path: Path, account: dict[str, str], form: str) -> None:
+def test_tasks_get_tokens(tmp_path: Path, account: dict[str, str], form: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     file = tmp_path / "key.json"
     file.write_text(json.dumps(account))
     given: Any = {
@@ -67,10 +69,12 @@ def test_tasks_get_tokens(tmp_path: Path, account: dict[str, str], form: str) ->
     assert isinstance(files, Files)
     sent = files.for_tasks()
     token = sent.options["access_token"]
-    assert token.startswith("token")
+    assert token.startswith("ya29.")
     assert sent.ranged == {"config": {"bearer_token": token}}
     assert files.for_tasks() is sent
-    assert account["private_key"] not in repr(files) + repr(sent)
+    shown = repr(files) + repr(sent) + caplog.text
+    assert account["private_key"].splitlines()[1] not in shown
+    assert token not in shown
 
 
 def test_an_emulator_is_asked_without_a_token(account: dict[str, str]) -> None:
