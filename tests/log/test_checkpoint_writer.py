@@ -166,19 +166,28 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
     assert files[2].tags is None
 
 
-def test_statistics_as_structs_only(tmp_path: Path) -> None:
-    """A checkpoint as delta.checkpoint.writeStatsAsJson=false makes it."""
-    log = simple_log(tmp_path, 3)
+def statistics_of_structs(
+    root: Path, stats: dict[str, Any], kind: pa.DataType | None = None, *, int96: bool = False
+) -> list[str]:
+    """Gives files' statistics by a checkpoint that has them as structs alone."""
+    log = simple_log(root, 3)
     path = log.root / write_checkpoint(load_snapshot(log.store), now_ms=0)
     table = pq.read_table(path)
     column = table.column("add").combine_chunks()
     fields = {column.type.field(n).name: column.field(n) for n in range(column.type.num_fields)}
     del fields["stats"]
-    stats = {"numRecords": 3, "minValues": {"id": 1, "part": 'a"b'}, "nullCount": {"id": None, "part": 0}}
-    fields["stats_parsed"] = pa.array([stats if row is not None else None for row in column.to_pylist()])
+    fields["stats_parsed"] = pa.array([stats if row is not None else None for row in column.to_pylist()], kind)
     structs = pa.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=column.is_null())
-    pq.write_table(table.set_column(table.schema.get_field_index("add"), "add", structs), path)
-    found = load_snapshot(log.store).files.arrow.column("stats").to_pylist()
+    table = table.set_column(table.schema.get_field_index("add"), "add", structs)
+    pq.write_table(table, path, use_deprecated_int96_timestamps=int96)
+    found: list[str] = load_snapshot(log.store).files.arrow.column("stats").to_pylist()
+    return found
+
+
+def test_statistics_as_structs_only(tmp_path: Path) -> None:
+    """A checkpoint as delta.checkpoint.writeStatsAsJson=false makes it."""
+    stats = {"numRecords": 3, "minValues": {"id": 1, "part": 'a"b'}, "nullCount": {"id": None, "part": 0}}
+    found = statistics_of_structs(tmp_path, stats)
     expected = {"numRecords": 3, "minValues": {"id": 1, "part": 'a"b'}, "nullCount": {"part": 0}}
     assert [json.loads(text) for text in found] == [expected, expected]
 
@@ -186,21 +195,11 @@ def test_statistics_as_structs_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("int96", [True, False])
 def test_statistics_of_times_as_spark_stores_them(tmp_path: Path, int96: bool) -> None:
     """Spark writes INT96 by default, which has neither a zone nor, in nanoseconds, the year 9999."""
-    log = simple_log(tmp_path, 3)
-    path = log.root / write_checkpoint(load_snapshot(log.store), now_ms=0)
-    table = pq.read_table(path)
-    column = table.column("add").combine_chunks()
-    fields = {column.type.field(n).name: column.field(n) for n in range(column.type.num_fields)}
-    del fields["stats"]
     at = pa.struct([("at", pa.timestamp("us", "UTC"))])
     kind = pa.struct([("numRecords", pa.int64()), ("minValues", at), ("maxValues", at)])
     first, last = (datetime(year, 12, 31, 23, tzinfo=timezone.utc) for year in (1700, 9999))
     stats = {"numRecords": 3, "minValues": {"at": first}, "maxValues": {"at": last}}
-    fields["stats_parsed"] = pa.array([stats if row is not None else None for row in column.to_pylist()], kind)
-    structs = pa.StructArray.from_arrays(list(fields.values()), names=list(fields), mask=column.is_null())
-    table = table.set_column(table.schema.get_field_index("add"), "add", structs)
-    pq.write_table(table, path, use_deprecated_int96_timestamps=int96)
-    found = json.loads(load_snapshot(log.store).files.arrow.column("stats").to_pylist()[0])
+    found = json.loads(statistics_of_structs(tmp_path, stats, kind, int96=int96)[0])
     assert found["minValues"] == {"at": "1700-12-31T23:00:00.000000Z"}
     assert found["maxValues"] == {"at": "9999-12-31T23:00:00.000000Z"}
 

@@ -20,8 +20,8 @@ from deltamerge.spark.config import KEYS, Conf, MergeConf, read_conf
 logger = logging.getLogger("deltamerge.spark.session")
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
-_NO_FILE_SYSTEM = ("ClassNotFoundException", "UnsupportedFileSystemException")
 """Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
+_NO_FILE_SYSTEM = ("ClassNotFoundException", "UnsupportedFileSystemException")
 
 # What sessions answer that take only some calls: serverless compute, clusters that users share.
 _REFUSALS = frozenset({

@@ -329,7 +329,9 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
-        read_table = surely_reads_table(frame, table) if asked.kind == "append" else reads_table(frame, table)
+        look = surely_reads_table if asked.kind == "append" else reads_table
+        # What takes the place of all rows is in conflict with every change of them, wherever it comes from.
+        read_table = is_overwrite or look(frame, table)
         rows = WrittenRows(
             definition,
             protocol,
