@@ -151,6 +151,6 @@ def test_clustering_columns_of_a_table_that_is_there(spark: SparkSession, tmp_pa
     rows = spark.sql("SELECT 1 AS a, 2 AS b")
     for mode in ("append", "overwrite"):
         with pytest.raises(DeltaIllegalArgumentException, match="DELTA_CLUSTERING_COLUMNS_MISMATCH"):
-            save_as_table(rows, name, Save("delta", mode, cluster_by=("a",)))
-        save_as_table(rows, name, Save("delta", mode, cluster_by=("B",)))
+            save_as_table(rows, name, Save("delta", mode, cluster_by=(("a",),)))
+        save_as_table(rows, name, Save("delta", mode, cluster_by=(("B",),)))
     assert DeltaTable.forName(spark, name).detail().collect()[0].clusteringColumns == ["b"]

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
+import deltamerge
 from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge.exceptions import DeltaAnalysisException
 from oracle.client import LineProcess
 
 if TYPE_CHECKING:
@@ -196,3 +199,72 @@ def test_shallow_clones(oracle: LineProcess, spark: SparkSession, tmp_path: Path
     assert ours(DeltaTable.forPath(spark, clone).toDF()) == expected
     assert theirs(oracle, f"SELECT * FROM delta.`{clone}`") == expected
     assert theirs(oracle, f"SELECT * FROM delta.`{origin}`") == [("1", "a"), ("2", "b"), ("3", "c")]
+
+
+def test_clustering_and_z_order_by_fields_and_names_with_dots(
+    oracle: LineProcess, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Both engines cluster each other's tables by a struct's field and by a column whose name has a dot."""
+    here, there = str(tmp_path / "here"), str(tmp_path / "there")
+    create = (
+        "CREATE TABLE delta.`{path}` (k INT, s STRUCT<x: INT,y: STRING>, `a.b` INT) USING delta CLUSTER BY (s.x, `a.b`)"
+        " TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    )
+    rows = "INSERT INTO delta.`{path}` SELECT id, named_struct('x', id % 7, 'y', 'v'), id % 5 FROM range(100)"
+    deltamerge.sql(spark, create.format(path=here))
+    asked(oracle, create.format(path=there), rows.format(path=there))
+    deltamerge.sql(spark, rows.format(path=here))
+    for path in (here, there):
+        deltamerge.sql(spark, f"OPTIMIZE delta.`{path}`")
+        detail = asked(oracle, f"DESCRIBE DETAIL delta.`{path}`")[0]
+        assert detail["clusteringColumns"] == ["s.x", "`a.b`"]
+        assert DeltaTable.forPath(spark, path).detail().collect()[0].clusteringColumns == ["s.x", "`a.b`"]
+        # Each engine knows the other's cube: nothing is left to cluster.
+        assert asked(oracle, f"OPTIMIZE delta.`{path}`")[0]["metrics"]["numFilesRemoved"] == 0
+        alter = f"ALTER TABLE delta.`{path}` CLUSTER BY (`a.b`)"
+        asked(oracle, alter) if path == here else deltamerge.sql(spark, alter)
+        assert asked(oracle, f"DESCRIBE DETAIL delta.`{path}`")[0]["clusteringColumns"] == ["`a.b`"]
+        last = DeltaTable.forPath(spark, path).history(1).collect()[0].operationParameters
+        assert (last["oldClusteringColumns"], last["newClusteringColumns"]) == ("s.x,`a.b`", "`a.b`")
+        asked(oracle, f"OPTIMIZE delta.`{path}`")
+        said = theirs(oracle, f"SELECT k, s.x, `a.b` FROM delta.`{path}`")
+        assert said == sorted((str(k), str(k % 7), str(k % 5)) for k in range(100))
+    with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_DROP_CLUSTERING_COLUMN"):
+        deltamerge.sql(spark, f"ALTER TABLE delta.`{here}` DROP COLUMN `a.b`")
+
+
+@pytest.mark.parametrize(
+    "columns, error",
+    [
+        ("s", "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED"),
+        ("s.z", "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"),
+        ("a.b", "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"),
+        ("s.f", "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED"),
+        ("s.x, S.x", "DELTA_DUPLICATE_COLUMNS_FOUND"),
+    ],
+)
+def test_fields_that_no_table_is_clustered_by(spark: SparkSession, tmp_path: Path, columns: str, error: str) -> None:
+    with pytest.raises(PySparkException, match=error):
+        deltamerge.sql(
+            spark,
+            f"CREATE TABLE delta.`{tmp_path}/t` (k INT, s STRUCT<x: INT, f: BOOLEAN>, `a.b` INT) USING delta "
+            f"CLUSTER BY ({columns}) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        )
+    assert not (tmp_path / "t").exists()
+
+
+def test_z_order_by_a_field_and_by_a_name_with_a_dot(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    asked(
+        oracle,
+        f"CREATE TABLE delta.`{path}` (k INT, s STRUCT<x: INT>, `a.b` INT) USING delta "
+        "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        f"INSERT INTO delta.`{path}` SELECT id, named_struct('x', id % 7), id % 5 FROM range(100)",
+    )
+    deltamerge.sql(spark, f"OPTIMIZE delta.`{path}` ZORDER BY (S.x, `a.B`)")
+    parameters = DeltaTable.forPath(spark, path).history(1).collect()[0].operationParameters
+    asked(oracle, f"OPTIMIZE delta.`{path}` ZORDER BY (S.x, `a.B`)")
+    assert DeltaTable.forPath(spark, path).history(1).collect()[0].operationParameters == parameters
+    DeltaTable.forPath(spark, path).optimize().executeZOrderBy("`a.b`", "s.x")
+    said = theirs(oracle, f"SELECT k, s.x, `a.b` FROM delta.`{path}`")
+    assert said == sorted((str(k), str(k % 7), str(k % 5)) for k in range(100))

@@ -36,9 +36,9 @@ def change(*changes: ast.ChangeColumn) -> ast.AlterTable:
 CASES: dict[str, ast.Statement | None] = {
     "OPTIMIZE delta.`/a/b`": ast.Optimize(PATH, None, ()),
     "optimize '/a/b' where p = 'x' zorder by (a, `b c`)": ast.Optimize(
-        TableName(("/a/b",), "/a/b"), "p = 'x'", ("a", "b c")
+        TableName(("/a/b",), "/a/b"), "p = 'x'", (("a",), ("b c",))
     ),
-    "OPTIMIZE t ZORDER BY a, b;": ast.Optimize(T, None, ("a", "b")),
+    "OPTIMIZE t ZORDER BY a, b;": ast.Optimize(T, None, (("a",), ("b",))),
     "OPTIMIZE t FULL": ast.Optimize(T, None, (), is_full=True),
     "REORG TABLE t WHERE p = 1 APPLY (PURGE)": ast.Reorganize(T, "p = 1"),
     "VACUUM t": ast.Vacuum(T, "FULL", None, dry_run=False),
@@ -101,7 +101,7 @@ CASES: dict[str, ast.Statement | None] = {
         location="/l",
     ),
     "CREATE OR REPLACE TABLE delta.`/a/b` CLUSTER BY (a) AS SELECT 1 AS a": ast.CreateTable(
-        PATH, "create_or_replace", clustered_by=("a",), query="SELECT 1 AS a"
+        PATH, "create_or_replace", clustered_by=(("a",),), query="SELECT 1 AS a"
     ),
     "CREATE TABLE t LIKE delta.`/a/b`;": ast.CreateTableLike(T, "create", PATH),
     "CREATE TABLE IF NOT EXISTS t LIKE s LOCATION '/l' USING delta TBLPROPERTIES ('a' = 'b')": ast.CreateTableLike(

@@ -29,7 +29,7 @@ from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.catalog import table_location
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.merge_ast import NameParts
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_name, shown_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 
@@ -413,7 +413,7 @@ class DeltaTable(TableCommands):
             None if metadata.created_time is None else as_datetime(metadata.created_time),
             as_datetime(snapshot.timestamp_ms),
             list(metadata.partition_columns),
-            list(snapshot.clustered_by),
+            list(map(shown_name, snapshot.clustered_by)),
             snapshot.files.num_files,
             snapshot.files.size_in_bytes,
             dict(metadata.configuration),

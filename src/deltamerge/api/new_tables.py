@@ -19,7 +19,7 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.catalog import catalog_entry, qualified, record_table, warehouse_location
 from deltamerge.spark.table import Table, open_table, spark_schema
-from deltamerge.sql.names import quote_name
+from deltamerge.sql.names import quote_name, shown_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
@@ -177,9 +177,10 @@ def _check_same(table: Table, definition: TableDefinition) -> None:
     asked = named_properties(definition.properties, any_name=True)
     if definition.schema.fields:
         _check_part(table, "SCHEME_MISMATCH", "schema", _columns(definition.schema), _columns(existing))
-        partitions, clustering = definition.partition_columns, definition.clustered_by
+        partitions, clustering = definition.partition_columns, tuple(map(shown_name, definition.clustered_by))
         _check_part(table, "WITH_DIFFERENT_PARTITIONING", "partitioning", partitions, metadata.partition_columns)
-        _check_part(table, "WITH_DIFFERENT_CLUSTERING", "clustering", clustering, snapshot.clustered_by)
+        clustered_by = tuple(map(shown_name, snapshot.clustered_by))
+        _check_part(table, "WITH_DIFFERENT_CLUSTERING", "clustering", clustering, clustered_by)
     elif definition.partition_columns or definition.clustered_by:
         raise DeltaAnalysisException(
             "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING",

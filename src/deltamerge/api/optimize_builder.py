@@ -17,6 +17,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.indexed import NUM_INDEXED_COLS, STATS_COLUMNS, IndexedColumns
 from deltamerge.spark.session import default_parallelism, merge_conf
 from deltamerge.spark.table import Table
+from deltamerge.sql.names import parse_name
 
 _SIZES = "STRUCT<min: BIGINT, max: BIGINT, avg: DOUBLE, totalFiles: BIGINT, totalSize: BIGINT>"
 _CUBES = "STRUCT<num: BIGINT, size: BIGINT>"
@@ -94,7 +95,7 @@ class DeltaOptimizeBuilder:
             DeltaConcurrentModificationException: Another writer's commit removed a file that was being rewritten.
         """
         columns = names_of(cols, "Z-order column must be str. ")
-        return optimized_frame(self.table, optimize(self.table, self.predicates, columns))
+        return optimized_frame(self.table, optimize(self.table, self.predicates, tuple(map(parse_name, columns))))
 
 
 def optimized_frame(table: Table, done: Optimized) -> DataFrame:

@@ -53,7 +53,7 @@ class Save:
     source: str = ""
     mode: str = "error"
     partition_by: tuple[str, ...] | None = None
-    cluster_by: tuple[str, ...] = ()
+    cluster_by: tuple[tuple[str, ...], ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     condition: Expression | None = None
@@ -67,8 +67,9 @@ class Save:
             return replace(self, properties={**self.properties, str(values[0]): str(values[1])})
         if name in ("partitionBy", "partitionedBy", "clusterBy"):
             names = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
-            listed = tuple(map(column_name, names))
-            return replace(self, cluster_by=listed) if name == "clusterBy" else replace(self, partition_by=listed)
+            if name == "clusterBy":
+                return replace(self, cluster_by=tuple(map(parse_name, names)))
+            return replace(self, partition_by=tuple(map(column_name, names)))
         if not values or values[0] is None:
             return self
         if name in ("format", "using"):

@@ -254,7 +254,8 @@ class DeltaTableBuilder:
         Args:
             cols: Their names, one by one or in one list.
         """
-        self.definition = replace(self.definition, clustered_by=names_of(cols, "Clustering column must be str."))
+        names = names_of(cols, "Clustering column must be str.")
+        self.definition = replace(self.definition, clustered_by=tuple(map(parse_name, names)))
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:

@@ -137,11 +137,11 @@ def _without(fields: Fields, name: str) -> Fields:
 
 def _check_droppable(snapshot: Snapshot, path: tuple[str, ...]) -> None:
     used = (
-        ("PARTITION", "partition", snapshot.metadata.partition_columns),
+        ("PARTITION", "partition", [(name,) for name in snapshot.metadata.partition_columns]),
         ("CLUSTERING", "clustering", snapshot.clustered_by),
     )
     for kind, word, columns in used:
-        if ".".join(path) in columns:
+        if any(column[: len(path)] == path for column in columns):
             raise DeltaAnalysisException(
                 f"DELTA_UNSUPPORTED_DROP_{kind}_COLUMN",
                 f"Dropping {word} columns ({'.'.join(path)}) is not allowed.",

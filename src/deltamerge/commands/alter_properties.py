@@ -31,10 +31,11 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import errors_not_logged, session_conf
 from deltamerge.spark.table import Table, spark_schema
+from deltamerge.sql.names import shown_name
 from deltamerge.sql.stored_expressions import check_stored
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.constraints import CHECK_PREFIX
-from deltamerge.write.definition import TableDefinition, as_spelled, check_clustering, physical_names
+from deltamerge.write.definition import TableDefinition, as_spelled, check_clustering, physical_paths
 from deltamerge.write.property_names import named_properties, spelled
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
@@ -202,7 +203,7 @@ def drop_constraint(table: Table, name: str, *, if_exists: bool) -> None:
     _commit(table, snapshot, "DROP CONSTRAINT", parameters, replace(snapshot.metadata, configuration=kept))
 
 
-def cluster_by(table: Table, columns: Sequence[str]) -> None:
+def cluster_by(table: Table, columns: Sequence[tuple[str, ...]]) -> None:
     """Set the columns that a table is clustered by; none ends it. Delta: AlterTableClusterByDeltaCommand."""
     snapshot = table.snapshot_to_write()
     if snapshot.metadata.partition_columns:
@@ -210,19 +211,21 @@ def cluster_by(table: Table, columns: Sequence[str]) -> None:
             "DELTA_ALTER_TABLE_CLUSTER_BY_ON_PARTITIONED_TABLE_NOT_ALLOWED",
             "ALTER TABLE CLUSTER BY cannot be applied to a partitioned table.",
         )
-    before = snapshot.clustered_by
     if not columns and DOMAIN not in snapshot.domain_metadata:
         return
     schema = spark_schema(snapshot)
     properties = snapshot.metadata.configuration
     definition = as_spelled(TableDefinition(schema, (), properties, clustered_by=tuple(columns)))
     check_clustering(definition)
-    physical, named = physical_names(schema), definition.clustered_by
+    physical = physical_paths(schema)
     protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), {f"delta.feature.{FEATURE}": "supported"}))
-    actions: list[Action] = [clustering_domain([(physical[name],) for name in named])]
+    actions: list[Action] = [clustering_domain([physical[path] for path in definition.clustered_by])]
     if protocol != snapshot.protocol:
         actions = [protocol, snapshot.metadata, *actions]
-    parameters = {"oldClusteringColumns": ",".join(before), "newClusteringColumns": ",".join(named)}
+    parameters = {
+        "oldClusteringColumns": ",".join(map(shown_name, snapshot.clustered_by)),
+        "newClusteringColumns": ",".join(map(shown_name, definition.clustered_by)),
+    }
     commit_command(table, snapshot, "CLUSTER BY", parameters, actions)
 
 

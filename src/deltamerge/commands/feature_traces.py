@@ -181,7 +181,7 @@ def _remove_mapping(table: Table) -> bool:
     configuration = {k: v for k, v in before.configuration.items() if k not in (MODE, MAX_COLUMN_ID)}
     metadata = replace(before, schema_string=schema_to_json(schema), configuration=configuration)
     clustered = snapshot.clustered_by
-    domains = (clustering_domain([name.split(".") for name in clustered]),) if clustered else ()
+    domains = (clustering_domain(clustered),) if clustered else ()
     record = RewriteRecord("REMOVE COLUMN MAPPING", {}, metadata=metadata, domains=domains)
     _rewrite_all(table, snapshot, snapshot.files.add_files(), record)
     return True

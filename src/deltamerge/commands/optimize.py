@@ -16,6 +16,7 @@ from deltamerge.log.actions import AddFile, compact_json
 from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.features.row_tracking import materialized_columns
+from deltamerge.log.schema import lower_case
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
@@ -24,7 +25,7 @@ from deltamerge.spark.config import CommandConf
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import did_you_mean
+from deltamerge.sql.names import did_you_mean, shown_name
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import target_file_size
@@ -52,7 +53,9 @@ class Optimized:
         return tuple(file for files in self.bins for file in files)
 
 
-def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_full: bool = False) -> Optimized:
+def optimize(
+    table: Table, where: Sequence[str], order_by: Sequence[tuple[str, ...]], *, is_full: bool = False
+) -> Optimized:
     """Compact a table's small files, or order its rows by columns. Delta: OptimizeTableCommand.
 
     Args:
@@ -63,15 +66,15 @@ def optimize(table: Table, where: Sequence[str], order_by: Sequence[str], *, is_
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         snapshot = table.snapshot_to_write()
         conf = session_conf(table.spark, CommandConf)
-        clustered = snapshot.clustered_by
-        _check_clustered(snapshot, where, order_by, is_full=is_full)
-        columns = _columns_to_order_by(snapshot, order_by, conf) or clustered
+        clustered, named = tuple(map(shown_name, snapshot.clustered_by)), tuple(map(shown_name, order_by))
+        _check_clustered(snapshot, where, named, is_full=is_full)
+        columns = _columns_to_order_by(snapshot, order_by, conf) or snapshot.clustered_by
         candidates = _candidates(table, snapshot, where)
         bins = _bins(table, snapshot, candidates, columns, clustered, conf, is_full=is_full)
         added: tuple[AddFile, ...] = ()
         if bins:
             full: dict[str, object] = {"isFull": is_full} if clustered else {}
-            parameters = {**_parameters(where, order_by, clustered), **full}
+            parameters = {**_parameters(where, named, clustered), **full}
             record = RewriteRecord("OPTIMIZE", parameters, clustered)
             added = rewrite(table, snapshot, bins, columns, conf, record)
     rewritten = tuple(map(tuple, bins))
@@ -156,7 +159,7 @@ def _bins(
     table: Table,
     snapshot: Snapshot,
     files: Sequence[AddFile],
-    columns: Sequence[str],
+    columns: Sequence[tuple[str, ...]],
     clustered: Sequence[str],
     conf: CommandConf,
     *,
@@ -207,37 +210,41 @@ def _check_clustered(snapshot: Snapshot, where: Sequence[str], order_by: Sequenc
         )
 
 
-def _columns_to_order_by(snapshot: Snapshot, order_by: Sequence[str], conf: CommandConf) -> tuple[str, ...]:
+def _columns_to_order_by(
+    snapshot: Snapshot, order_by: Sequence[tuple[str, ...]], conf: CommandConf
+) -> tuple[tuple[str, ...], ...]:
     """Return the columns as the table spells them."""
-    by_name = {field.name.lower(): field for field in snapshot.schema.fields}
-    names = [field.name for field in snapshot.schema.fields]
-    found = []
-    for name in order_by:
-        field = by_name.get(name.split(".")[0].strip("`").lower())
-        if field is None:
-            raise DeltaAnalysisException(
-                "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
-                f"ZOrdering column {name} does not exist in data schema: the columns are {', '.join(names)}."
-                f"{did_you_mean(name, names)}",
-                parameters={"columnName": name},
-            )
-        if field.name in snapshot.metadata.partition_columns:
-            raise DeltaAnalysisException(
-                "DELTA_ZORDERING_ON_PARTITION_COLUMN",
-                f"{name} is a partition column. Z-Ordering can only be performed on data columns.",
-                parameters={"colName": name},
-            )
-        found.append(name.replace("`", "") if "." in name else field.name)
+    found = tuple(_column_to_order_by(snapshot, path) for path in order_by)
     if found and conf.optimize_zorder_check_stats:
         _check_statistics(snapshot, found)
-    return tuple(found)
+    return found
 
 
-def _check_statistics(snapshot: Snapshot, columns: Sequence[str]) -> None:
+def _column_to_order_by(snapshot: Snapshot, path: tuple[str, ...]) -> tuple[str, ...]:
+    spelled = next((found for found, _ in snapshot.schema.walk() if lower_case(found) == lower_case(path)), None)
+    name = shown_name(path)
+    if spelled is None:
+        names = snapshot.schema.names
+        raise DeltaAnalysisException(
+            "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
+            f"ZOrdering column {name} does not exist in data schema: the columns are {', '.join(names)}."
+            f"{did_you_mean(name, names)}",
+            parameters={"columnName": name},
+        )
+    if spelled[0] in snapshot.metadata.partition_columns:
+        raise DeltaAnalysisException(
+            "DELTA_ZORDERING_ON_PARTITION_COLUMN",
+            f"{name} is a partition column. Z-Ordering can only be performed on data columns.",
+            parameters={"colName": name},
+        )
+    return spelled
+
+
+def _check_statistics(snapshot: Snapshot, columns: Sequence[tuple[str, ...]]) -> None:
     metadata = snapshot.metadata
     indexed = IndexedColumns.of(snapshot.schema, metadata.partition_columns, metadata.configuration)
     paths = {leaf.names: leaf.path for leaf in leaves_of(snapshot.schema)}
-    without = [name for name in columns if paths.get(tuple(name.split("."))) not in indexed.paths]
+    without = [shown_name(path) for path in columns if paths.get(path) not in indexed.paths]
     if without:
         listed = "[" + ", ".join(without) + "]"
         raise DeltaAnalysisException(

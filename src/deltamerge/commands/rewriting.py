@@ -26,7 +26,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import job_description
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import free_prefix, quote
+from deltamerge.sql.names import free_prefix, quote_name
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
@@ -48,7 +48,7 @@ class RewriteRecord:
     """What a commit says of the files that it rewrites.
 
     Args:
-        clustered: The columns by which the new files are clustered; each bin becomes a cube.
+        clustered: The names of the columns by which the new files are clustered; each bin becomes a cube.
         metadata: What the table has with the new files, where that is something else.
         domains: The table's domains that change with it.
     """
@@ -95,7 +95,7 @@ def rewrite(
     table: Table,
     snapshot: Snapshot,
     bins: Sequence[Sequence[AddFile]],
-    columns: Sequence[str],
+    columns: Sequence[Sequence[str]],
     conf: CommandConf,
     record: RewriteRecord,
 ) -> tuple[AddFile, ...]:
@@ -103,7 +103,7 @@ def rewrite(
 
     Args:
         bins: The files that are rewritten together.
-        columns: The columns along whose Z-order curve the rows are.
+        columns: The paths of the columns along whose Z-order curve the rows are.
     """
     after = record.metadata or snapshot.metadata
     folder = data_folder(after.configuration)
@@ -170,7 +170,7 @@ def _write(
     snapshot: Snapshot,
     after: Metadata,
     bins: Sequence[Sequence[AddFile]],
-    columns: Sequence[str],
+    columns: Sequence[Sequence[str]],
     size: int,
     folder: str,
     at_once: int,
@@ -229,13 +229,13 @@ def _commit_metrics(added: Sequence[AddFile], removed: Sequence[AddFile]) -> dic
     }
 
 
-def _in_order(frame: DataFrame, columns: Sequence[str], files: int) -> DataFrame:
+def _in_order(frame: DataFrame, columns: Sequence[Sequence[str]], files: int) -> DataFrame:
     """Return the rows in the order of the curve over some columns, in as many parts as there are to be files."""
     if not columns:
         return frame.coalesce(1)
     bits = max(1, min(_BITS, _CURVE_BITS // len(columns)))
     prefix = free_prefix(frame.columns)
-    values = [F.col(".".join(map(quote, name.split(".")))) for name in columns]
+    values = [F.col(quote_name(path)) for path in columns]
     quantiles = [f"{prefix}q{place}" for place in range(len(columns))]
     sample = frame.select(*(value.alias(name) for value, name in zip(values, quantiles, strict=True)))
     cuts = sample.limit(_SAMPLED_ROWS) if files == 1 else sample.sample(0.1).limit(_SAMPLED_ROWS)

@@ -84,8 +84,8 @@ class Snapshot:
         return mode if are_mapped(self.store, schema, self.metadata.partition_columns, self.files) else NONE
 
     @cached_property
-    def clustered_by(self) -> tuple[str, ...]:
-        """The columns that the table is clustered by, fields after their parents."""
+    def clustered_by(self) -> tuple[tuple[str, ...], ...]:
+        """The paths of the columns that the table is clustered by."""
         return clustered_by(self.domain_metadata, self.schema)
 
     def check_writable(self) -> None:

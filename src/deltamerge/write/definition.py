@@ -23,9 +23,9 @@ from pyspark.sql.types import (
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.clustering import MOST_COLUMNS
-from deltamerge.log.features.column_mapping import check_names, physical_name
-from deltamerge.log.schema import parse_schema
-from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.log.features.column_mapping import check_names
+from deltamerge.log.schema import lower_case, parse_schema
+from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.spark.nested_types import all_types, inner_types
 from deltamerge.sql.names import shown_name
 from deltamerge.sql.statements.ast import ColumnDefinition
@@ -60,17 +60,17 @@ class TableDefinition:
     partition_columns: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     description: str | None = None
-    clustered_by: tuple[str, ...] = ()
+    clustered_by: tuple[tuple[str, ...], ...] = ()
     name: str | None = None
 
 
 def as_spelled(definition: TableDefinition) -> TableDefinition:
     """Return a definition with partition and clustering columns as the schema spells them."""
-    spelled = {name.lower(): name for name in definition.schema.names}
+    columns = {lower_case(path): path for path, _ in parse_schema(definition.schema.json()).walk()}
     return replace(
         definition,
-        partition_columns=tuple(spelled.get(name.lower(), name) for name in definition.partition_columns),
-        clustered_by=tuple(spelled.get(name.lower(), name) for name in definition.clustered_by),
+        partition_columns=tuple(columns.get((name.lower(),), (name,))[0] for name in definition.partition_columns),
+        clustered_by=tuple(columns.get(lower_case(path), path) for path in definition.clustered_by),
     )
 
 
@@ -150,12 +150,11 @@ def check_clustering(definition: TableDefinition) -> None:
             f"CLUSTER BY supports up to {MOST_COLUMNS} clustering columns, but the table has "
             f"{len(definition.clustered_by)}. Please remove the extra clustering columns.",
         )
-    _check_clustering_names(definition)
+    _check_clustering_columns(definition)
     log_schema = parse_schema(definition.schema.json())
     indexed = IndexedColumns.of(log_schema, definition.partition_columns, definition.properties)
-    known = {parts[0] for parts in indexed.paths}
-    physical = physical_names(definition.schema)
-    missing = [name for name in definition.clustered_by if physical.get(name) not in known]
+    physical = physical_paths(definition.schema)
+    missing = [shown_name(path) for path in definition.clustered_by if physical[path] not in indexed.paths]
     if missing:
         raise DeltaAnalysisException(
             "DELTA_CLUSTERING_COLUMN_MISSING_STATS",
@@ -164,24 +163,19 @@ def check_clustering(definition: TableDefinition) -> None:
         )
 
 
-def _check_clustering_names(definition: TableDefinition) -> None:
-    names = definition.clustered_by
-    twice = sorted({name for name in names if names.count(name) > 1})
+def _check_clustering_columns(definition: TableDefinition) -> None:
+    paths = definition.clustered_by
+    twice = sorted({shown_name(path) for path in paths if paths.count(path) > 1})
     if twice:
         raise DeltaAnalysisException(
             "DELTA_DUPLICATE_COLUMNS_FOUND.CLUSTER_BY",
             f"Found duplicate column(s) in CLUSTER BY: {', '.join(twice)}.",
             parameters={"duplicateCols": ", ".join(twice)},
         )
-    by_name = {field.name: field.dataType for field in definition.schema.fields}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        raise DeltaAnalysisException(
-            "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",
-            f"Unable to find the column '{unknown[0]}' given [{', '.join(by_name)}].",
-            parameters={"columnName": unknown[0], "tableColumns": ", ".join(by_name)},
-        )
-    unordered = [f"{name}:{by_name[name].simpleString()}" for name in names if not isinstance(by_name[name], _ORDERED)]
+    types = {path: _type_at(definition.schema, path) for path in paths}
+    unordered = [
+        f"{shown_name(path)}:{kind.simpleString()}" for path, kind in types.items() if not isinstance(kind, _ORDERED)
+    ]
     if unordered:
         raise DeltaAnalysisException(
             "DELTA_CLUSTERING_COLUMNS_DATATYPE_NOT_SUPPORTED",
@@ -191,9 +185,25 @@ def _check_clustering_names(definition: TableDefinition) -> None:
         )
 
 
-def physical_names(schema: StructType) -> dict[str, str]:
-    """Return the names of columns in files by their names in the table."""
-    return {field.name: physical_name(field) for field in parse_schema(schema.json()).fields}
+def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
+    """Return the type of a column or of a struct's field."""
+    found: DataType = schema
+    for part in path:
+        field = next((f for f in found.fields if f.name == part), None) if isinstance(found, StructType) else None
+        if field is None:
+            names = ", ".join(schema.names)
+            raise DeltaAnalysisException(
+                "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",
+                f"Unable to find the column '{shown_name(path)}' given [{names}].",
+                parameters={"columnName": shown_name(path), "tableColumns": names},
+            )
+        found = field.dataType
+    return found
+
+
+def physical_paths(schema: StructType) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Return the paths of columns and struct fields in files by their paths in the table."""
+    return {leaf.names: leaf.path for leaf in leaves_of(parse_schema(schema.json()))}
 
 
 def definition_field(column: ColumnDefinition) -> StructField:

@@ -22,13 +22,14 @@ from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
+from deltamerge.sql.names import shown_name
 from deltamerge.storage.store import Store
 from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import PreparedCommit, ReadSet, isolation_level
 from deltamerge.txn.transaction import Reconcile, commit, now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles
-from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, physical_names
+from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, physical_paths
 from deltamerge.write.inert import schema_to_commit, schema_to_write
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
@@ -283,17 +284,17 @@ def identified(definition: TableDefinition, before: Snapshot | None) -> TableDef
 
 def _clustering(snapshot: Snapshot | None, definition: TableDefinition) -> list[Action]:
     """Return the clustering of a new table, which may take the place of a clustered one."""
-    physical = physical_names(definition.schema)
+    physical = physical_paths(definition.schema)
     if definition.clustered_by or (snapshot is not None and DOMAIN in snapshot.domain_metadata):
-        return [clustering_domain([(physical[name],) for name in definition.clustered_by])]
+        return [clustering_domain([physical[path] for path in definition.clustered_by])]
     return []
 
 
 def _kept_clustering(snapshot: Snapshot, definition: TableDefinition) -> list[Action]:
     """Return the clustering to commit where an overwritten table can no longer have the one that it has."""
     before = clustering_columns(snapshot.domain_metadata)
-    physical = physical_names(definition.schema).values()
-    is_possible = not definition.partition_columns and all(parts[0] in physical for parts in before)
+    physical = physical_paths(definition.schema).values()
+    is_possible = not definition.partition_columns and all(path in physical for path in before)
     return [clustering_domain([])] if before and not is_possible else []
 
 
@@ -353,6 +354,6 @@ def create_parameters(definition: TableDefinition) -> dict[str, object]:
         "isManaged": "false",
         "description": definition.description,
         "partitionBy": json.dumps(list(definition.partition_columns)),
-        "clusterBy": json.dumps(list(definition.clustered_by)),
+        "clusterBy": json.dumps(list(map(shown_name, definition.clustered_by))),
         "properties": json.dumps(dict(definition.properties)),
     }

@@ -15,6 +15,7 @@ from deltamerge.log.actions import AddFile, SetTransaction
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
 from deltamerge.log.protocol import writer_features
+from deltamerge.log.schema import lower_case
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.scan.table_reads import reads_table, surely_reads_table
 from deltamerge.spark.catalog import without_location
@@ -22,6 +23,7 @@ from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
+from deltamerge.sql.names import shown_name
 from deltamerge.storage.store import Store
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.transaction import now_ms
@@ -213,7 +215,7 @@ class FrameWrite:
     kind: str
     condition: Expression | None = None
     partition_columns: tuple[str, ...] | None = None
-    clustered_by: tuple[str, ...] | None = None
+    clustered_by: tuple[tuple[str, ...], ...] | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     set_properties: Mapping[str, str] = field(default_factory=dict)
     merges_schema: bool = False
@@ -264,11 +266,11 @@ def write_table(
 def _check_clustering(before: Snapshot, asked: FrameWrite) -> None:
     """Refuse a write that names other clustering columns than the table has. Delta: CreateDeltaTableCommand."""
     given, found = asked.clustered_by, before.clustered_by
-    if given is not None and [name.lower() for name in given] != [name.lower() for name in found]:
+    if given is not None and list(map(lower_case, given)) != list(map(lower_case, found)):
         raise DeltaIllegalArgumentException(
             "DELTA_CLUSTERING_COLUMNS_MISMATCH",
-            f"The provided clustering columns {list(given)} do not match the existing table's, {list(found)}. Leave "
-            "clusterBy out, or change the table: ALTER TABLE … CLUSTER BY (…).",
+            f"The provided clustering columns {list(map(shown_name, given))} do not match the existing table's, "
+            f"{list(map(shown_name, found))}. Leave clusterBy out, or change the table: ALTER TABLE … CLUSTER BY (…).",
         )
 
 

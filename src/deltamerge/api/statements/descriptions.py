@@ -9,6 +9,7 @@ from deltamerge.api.statements import frames
 from deltamerge.api.statements.tables import Tables
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.spark.table import spark_schema
+from deltamerge.sql.names import shown_name
 from deltamerge.sql.statements import ast
 
 _COLUMNS = "col_name STRING, data_type STRING, comment STRING"
@@ -31,7 +32,7 @@ def run_describe(tables: Tables, found: DeltaTable, statement: ast.DescribeTable
     rows: list[tuple[str, str, str | None]] = [*columns.values()]
     parts = (
         ("Partition", snapshot.metadata.partition_columns),
-        ("Clustering", snapshot.clustered_by),
+        ("Clustering", tuple(map(shown_name, snapshot.clustered_by))),
     )
     for kind, names in parts:
         if names:

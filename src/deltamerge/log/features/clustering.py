@@ -25,8 +25,8 @@ def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str
     return domain.read(lambda values: tuple(tuple(parts) for parts in values["clusteringColumns"]))
 
 
-def clustered_by(domains: Mapping[str, DomainMetadata], schema: StructType) -> tuple[str, ...]:
-    """Return the names that a table has for the columns it is clustered by, fields after their parents."""
+def clustered_by(domains: Mapping[str, DomainMetadata], schema: StructType) -> tuple[tuple[str, ...], ...]:
+    """Return the paths that a table has for the columns it is clustered by."""
     found = []
     for path in clustering_columns(domains):
         names, fields = [], schema.fields
@@ -34,7 +34,7 @@ def clustered_by(domains: Mapping[str, DomainMetadata], schema: StructType) -> t
             field = next((field for field in fields if physical_name(field) == part), None)
             names.append(part if field is None else field.name)
             fields = field.data_type.fields if field is not None and isinstance(field.data_type, StructType) else ()
-        found.append(".".join(names))
+        found.append(tuple(names))
     return tuple(found)
 
 

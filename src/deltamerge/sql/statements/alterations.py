@@ -10,7 +10,6 @@ from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.columns import read_default, read_definition, read_position, read_type
 from deltamerge.sql.statements.creation import read_check
 from deltamerge.sql.statements.parts import (
-    read_columns,
     read_end,
     read_key,
     read_keys,
@@ -55,7 +54,7 @@ def _read_change(cursor: Cursor) -> ast.Alteration | None:
     if cursor.accept("CLUSTER", "BY"):
         if cursor.accept("NONE"):
             return ast.ClusterBy(())
-        return ast.ClusterBy(read_columns(cursor, f"{_WHERE} CLUSTER BY"))
+        return ast.ClusterBy(cursor.names_in_brackets(f"{_WHERE} CLUSTER BY"))
     if cursor.accept("RENAME", "COLUMN"):
         column = cursor.name(f"{_WHERE} RENAME COLUMN", "a column")
         cursor.expect(f"{_WHERE} RENAME COLUMN", "TO")

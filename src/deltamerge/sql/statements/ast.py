@@ -136,7 +136,7 @@ class Optimize:
 
     table: TableName
     where: str | None
-    order_by: tuple[str, ...]
+    order_by: tuple[NameParts, ...]
     is_full: bool = False
 
 
@@ -255,7 +255,7 @@ class CreateTable:
     columns: tuple[ColumnDefinition, ...] = ()
     checks: Mapping[str, str] = field(default_factory=dict)
     partitioned_by: tuple[ColumnDefinition | str, ...] = ()
-    clustered_by: tuple[str, ...] = ()
+    clustered_by: tuple[NameParts, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
     location: str | None = None
@@ -402,7 +402,7 @@ class ChangeColumns:
 class ClusterBy:
     """``CLUSTER BY (…)``; without columns ``CLUSTER BY NONE``."""
 
-    columns: tuple[str, ...]
+    columns: tuple[NameParts, ...]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.columns import read_definition
 from deltamerge.sql.statements.parts import (
-    read_columns,
     read_end,
     read_properties,
     read_rest,
@@ -134,7 +133,7 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
         where = f"{_WHERE} PARTITIONED BY"
         return replace(table, partitioned_by=cursor.in_brackets(where, lambda: _read_partition(cursor, where)))
     if cursor.accept("CLUSTER", "BY"):
-        return replace(table, clustered_by=read_columns(cursor, f"{_WHERE} CLUSTER BY"))
+        return replace(table, clustered_by=cursor.names_in_brackets(f"{_WHERE} CLUSTER BY"))
     if cursor.peek() == "CLUSTERED":
         raise parse_error(
             cursor.sql,

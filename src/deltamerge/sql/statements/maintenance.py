@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deltamerge.sql.cursor import Cursor
+from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parts import (
     read_end,
@@ -22,11 +23,11 @@ def read_optimize(cursor: Cursor) -> ast.Optimize:
     table = read_table(cursor, "OPTIMIZE")
     is_full = cursor.accept("FULL")
     where = read_where(cursor, "OPTIMIZE", "ZORDER")
-    order_by: tuple[str, ...] = ()
+    order_by: tuple[NameParts, ...] = ()
     if cursor.accept("ZORDER"):
         cursor.expect("OPTIMIZE ZORDER", "BY")
         in_brackets = cursor.accept("(")
-        order_by = cursor.listed(lambda: ".".join(cursor.name("OPTIMIZE ZORDER BY", "a column")))
+        order_by = cursor.listed(lambda: cursor.name("OPTIMIZE ZORDER BY", "a column"))
         if in_brackets:
             cursor.expect("OPTIMIZE ZORDER BY", ")")
     read_end(cursor, "OPTIMIZE")

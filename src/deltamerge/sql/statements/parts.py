@@ -131,11 +131,6 @@ def _read_property_value(cursor: Cursor, where: str) -> str:
     return sign + token.text.lower()
 
 
-def read_columns(cursor: Cursor, where: str) -> tuple[str, ...]:
-    """Read ``(a, b.c, …)`` as names with dots."""
-    return tuple(".".join(parts) for parts in cursor.names_in_brackets(where))
-
-
 def read_rest(cursor: Cursor, where: str) -> str:
     """Read all that is left as a query, without semicolons at its end."""
     start = cursor.index
