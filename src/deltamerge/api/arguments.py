@@ -58,9 +58,9 @@ def assignments_of(values: object, name: str) -> tuple[Assignment, ...]:
 def _expression(value: object) -> Expression | None:
     if isinstance(value, str):
         return Expression(value)
-    if type(value).__name__ != "Column":
+    if not isinstance(value, Column):
         return None
-    return Expression(str(value).removeprefix("Column<'").removesuffix("'>"), value)  # type: ignore[arg-type]
+    return Expression(str(value).removeprefix("Column<'").removesuffix("'>"), value)
 
 
 def column_name(column: object) -> str:

@@ -279,7 +279,8 @@ class _Follower:
             rules, schema = self._read_into(spark_schema(before))
             log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
             names = logged_names(before, log, rules, schema[SEQUENCE].dataType)
-            events = events_of(self.source, self.feed, schema).persist()
+            partitions = before.metadata.partition_columns
+            events = events_of(self.source, self.feed, schema, spark_schema(before), partitions).persist()
             try:
                 if asked is None or not asked.is_in(before):
                     named = names.events(events, rules.keys)
@@ -297,7 +298,7 @@ class _Follower:
         """Create the target, once all events were read: arguments and data that are wrong leave no table behind."""
         schema = self._new_schema()
         _, of_log = self._read_into(schema)
-        events_of(self.source, self.feed, of_log).count()
+        events_of(self.source, self.feed, of_log, schema, ()).count()
         return self.place.open_or_create(schema)
 
     def _read_into(self, target: StructType) -> tuple[FoldRules, StructType]:

@@ -16,9 +16,10 @@ from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.source.rows_at_fault import as_key, null_error, tie_error
+from deltamerge.merge.source.rows_at_fault import null_error, tie_error
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of, type_of_value
+from deltamerge.recipes.values import ColumnPair, as_stored
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import exact_json
@@ -111,26 +112,38 @@ def log_schema(columns: Sequence[StructField], keys: Sequence[str], sequence: St
     return StructType([*of_key, sequence, StructField(DELETED, BooleanType()), row])
 
 
-def events_of(source: DataFrame, feed: Feed, schema: StructType) -> DataFrame:
+def events_of(
+    source: DataFrame, feed: Feed, schema: StructType, target: StructType, partitions: Sequence[str]
+) -> DataFrame:
     """Return a source's rows as events in the form of the change log, each once; no job runs.
 
     Two different events of a key with the same sequence, and a sequence that is NULL, fail the job that reads them.
 
     Args:
         schema: The log's, as `log_schema` makes it; columns are cast to the types there.
+        target: The target's, which says how values are stored.
+        partitions: The target's partition columns.
     """
     keys, sequence, row_type = schema.fields[:-3], schema[SEQUENCE].dataType, schema[ROW].dataType
     assert isinstance(row_type, StructType)
     is_deleted = F.lit(False) if feed.delete_when is None else F.coalesce(feed.delete_when, F.lit(False))
     case_sensitive = merge_conf(source.sparkSession).case_sensitive
-    given = [(column_of(source.schema, f.name, "keys", "the source", case_sensitive), f) for f in keys]
-    of_keys = [as_key(F.col(f"s.{quote(g.name)}"), g.name, g.dataType, k.dataType).alias(k.name) for g, k in given]
+    given = [column_of(source.schema, f.name, "keys", "the source", case_sensitive) for f in keys]
+    pairs = [ColumnPair(target[k.name], g, k.name in partitions) for k, g in zip(keys, given, strict=True)]
+    of_keys = [pair.key("s.").alias(pair.target.name) for pair in pairs]
     missing = null_error(feed.argument, F.struct(*of_keys))
     rows = source.alias("s").select(
         *of_keys,
         F.coalesce(feed.sequence.cast(sequence), missing.cast(sequence)).alias(SEQUENCE),
         is_deleted.alias(DELETED),
-        F.struct(*(_value(source, field, case_sensitive) for field in row_type.fields)).alias(ROW),
+        F.struct(
+            *(
+                as_stored(
+                    _value(source, field, case_sensitive), target[field.name], is_partition=field.name in partitions
+                ).alias(field.name)
+                for field in row_type.fields
+            )
+        ).alias(ROW),
     )
     by = [quote(field.name) for field in keys]
     # A delete's other columns say nothing.
@@ -160,7 +173,7 @@ def _value(source: DataFrame, wanted: StructField, case_sensitive: bool) -> Colu
         allow_missing_struct_field=True,
     )
     value = F.col(f"s.{quote(given.name)}")
-    return in_type(value, given.dataType, wanted.dataType, merge_conf(source.sparkSession)).alias(wanted.name)
+    return in_type(value, given.dataType, wanted.dataType, merge_conf(source.sparkSession))
 
 
 def in_type(value: Column, given: DataType, wanted: DataType, conf: MergeConf) -> Column:

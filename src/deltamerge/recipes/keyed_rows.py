@@ -14,7 +14,7 @@ from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKey, JoinKeys
 from deltamerge.merge.planning.limits import LIMITS
 from deltamerge.merge.planning.target_files import key_histograms, may_match
-from deltamerge.merge.source.rows_at_fault import KEYS, as_key, tie_error
+from deltamerge.merge.source.rows_at_fault import KEYS, tie_error
 from deltamerge.merge.source.source import numbered_source, summarize_source
 from deltamerge.recipes.values import ColumnPair, comparable
 from deltamerge.scan.relation import table_frame
@@ -80,10 +80,7 @@ def one_row_per_key(
     """
     prefix = free_prefix(source.schema.names)
     key, order, row, place, first = (prefix + name for name in ("key", "order", "row", "place", "first"))
-    values = (
-        as_key(F.col(quote(k.source.name)), k.source.name, k.source.dataType, k.target.dataType).alias(k.source.name)
-        for k in keys
-    )
+    values = (k.key().alias(k.source.name) for k in keys)
     whole = F.struct(*(F.col(quote(name)) for name in source.schema.names))
     latest_first = Window.partitionBy(key).orderBy(F.col(order).desc(), F.col(row))
     ranked = (

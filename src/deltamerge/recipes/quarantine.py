@@ -179,11 +179,15 @@ def judge(
         prefix + name for name in ("row", "reasons", "deleted", "no_key", "if_known", "if_new")
     )
     originals = F.struct(*(F.col(quote(name)) for name in source.schema.names))
-    columns = {c.target.name: c for c in (*written.keys, *(written.update or ()), *(written.insert or ()))}
+    columns = {c.target.name: c for c in (*(written.update or ()), *(written.insert or ()), *written.keys)}
     frame = source.select(
         originals.alias(row),
         (F.lit(False) if is_deleted is None else F.coalesce(is_deleted, F.lit(False))).alias(deleted),
-        *(_fitting(column).alias(column.target.name) for column in columns.values() if _is_known(column)),
+        *(
+            (F.expr(c.stored_sql(quote(c.source.name))) if c in written.keys else _fitting(c)).alias(c.target.name)
+            for c in columns.values()
+            if _is_known(c)
+        ),
     )
 
     def value(column: ColumnPair) -> Column:

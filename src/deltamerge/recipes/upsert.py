@@ -15,7 +15,7 @@ from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.outcome import Progress
-from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys, same_keys
+from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys
 from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
 from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
 from deltamerge.recipes.values import ColumnPair, all_of, kept_sql
@@ -144,8 +144,8 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
 
 def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
     """Return the merge of rows of which each key has one."""
-    columns = _Columns(spark_schema(table.table.snapshot()), rows.schema, rows.sparkSession)
-    on = same_keys(rules.keys, "t", "s", null_safe=rules.null_safe)
+    columns = _Columns.of(table, rows)
+    on = " AND ".join(_same_key(pair, rules.null_safe) for pair in columns.pairs("keys", rules.keys))
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
     newer = _is_newer(columns, rules.order_by)
     if rules.delete_when is not None:
@@ -158,12 +158,16 @@ def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMe
 
 def _latest_rows(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DataFrame:
     """Return a source's latest row of each key; no job runs."""
-    columns = _Columns(spark_schema(table.table.snapshot()), source.schema, source.sparkSession)
+    columns = _Columns.of(table, source)
     for name in rules.order_by:
         columns.of_source(name, "order_by")
-    of_source = [columns.of_source(name, "keys") for name in rules.keys]
-    keys = [ColumnPair(columns.of_target(f.name, "keys"), f) for f in of_source]
-    return one_row_per_key(source, keys, rules.order_by, rules.null_safe)
+    return one_row_per_key(source, columns.pairs("keys", rules.keys), rules.order_by, rules.null_safe)
+
+
+def _same_key(pair: ColumnPair, null_safe: bool) -> str:
+    """Return the condition that a row of the target has the source's key, as the target stores that."""
+    stored = pair.stored_sql(f"s.{quote(pair.source.name)}")
+    return f"t.{quote(pair.target.name)} {'<=>' if null_safe else '='} {stored}"
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,13 @@ class _Columns:
     target: StructType
     source: StructType
     spark: SparkSession
+    partitions: tuple[str, ...]
+
+    @staticmethod
+    def of(table: DeltaTable, source: DataFrame) -> _Columns:
+        snapshot = table.table.snapshot()
+        partitions = snapshot.metadata.partition_columns
+        return _Columns(spark_schema(snapshot), source.schema, source.sparkSession, partitions)
 
     @cached_property
     def case_sensitive(self) -> bool:
@@ -190,14 +201,18 @@ class _Columns:
 
     def pairs(self, argument: str, names: Sequence[str]) -> tuple[ColumnPair, ...]:
         """Return the columns of those names, of both sides."""
-        return tuple(ColumnPair(self.of_target(n, argument), self.of_source(n, argument)) for n in names)
+        of_source = [self.of_source(name, argument) for name in names]
+        return tuple(self._pair(self.of_target(field.name, argument), field) for field in of_source)
+
+    def _pair(self, target: StructField, source: StructField) -> ColumnPair:
+        return ColumnPair(target, source, target.name in self.partitions)
 
     def written(self, argument: str, which: bool | Sequence[str]) -> tuple[ColumnPair, ...] | None:
         """Return the columns that a clause writes; None where there is no clause."""
         if which is False:
             return None
         if which is True:
-            return tuple(ColumnPair(t, s) for t, s in self.common(()))
+            return tuple(self._pair(t, s) for t, s in self.common(()))
         return self.pairs(argument, names_in(argument, which))
 
     def common(self, without: Sequence[str]) -> list[tuple[StructField, StructField]]:
@@ -218,18 +233,16 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
             "`quarantine` checks the source's values as they are. Leave `ignore_nulls` out, and give `update` and "
             "`insert` columns, not values.",
         )
-    snapshot = table.table.snapshot()
-    schema = spark_schema(snapshot)
-    columns = _Columns(schema, source.schema, source.sparkSession)
+    columns = _Columns.of(table, source)
     written = WrittenColumns(
         keys=columns.pairs("keys", rules.keys),
         update=columns.written("update", rules.update),
         insert=columns.written("insert", rules.insert),
         null_safe=rules.null_safe,
     )
-    given = rules.delete_when
+    given, configuration = rules.delete_when, table.table.snapshot().metadata.configuration
     is_deleted = F.expr(given) if isinstance(given, str) else given
-    return judge(source.alias("s"), schema, snapshot.metadata.configuration, written, is_deleted)
+    return judge(source.alias("s"), columns.target, configuration, written, is_deleted)
 
 
 def _is_newer(columns: _Columns, order_by: Sequence[str]) -> str | None:

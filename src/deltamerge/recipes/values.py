@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql.types import DataType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import CharType, DataType, MapType, StringType, StructField, StructType, VariantType
 
+from deltamerge.merge.source.rows_at_fault import may_not_fit, unfit_key
+from deltamerge.scan.char_padding import padded
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
@@ -15,10 +18,50 @@ from deltamerge.sql.names import quote
 
 @dataclass(frozen=True)
 class ColumnPair:
-    """A column of the target, and the source's column of the same name that is written to it."""
+    """A column of the target, and the source's column of the same name that is written to it.
+
+    Args:
+        is_partition: Whether the target is partitioned by it.
+    """
 
     target: StructField
     source: StructField
+    is_partition: bool = False
+
+    def stored_sql(self, value: str) -> str:
+        """Return SQL for a plain value as a scan of the target returns it; NULL where its type has no such value.
+
+        ON needs it as SQL, in which keys are recognized.
+        """
+        cast = "TRY_CAST" if may_not_fit(self.source.dataType, self.target.dataType) else "CAST"
+        if self.source.dataType != self.target.dataType:
+            value = f"{cast}({value} AS {self.target.dataType.simpleString()})"
+        limited = DataType.fromDDL(self.target.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
+        if isinstance(limited, CharType):
+            value = f"rpad({value}, greatest(length({value}), {limited.length}), ' ')"
+        return f"nullif({value}, '')" if self.is_partition and isinstance(self.target.dataType, StringType) else value
+
+    def key(self, side: str = "") -> Column:
+        """Return a key of the source as a scan of the target returns it; one that it cannot store fails the job.
+
+        Args:
+            side: The alias of the source with a dot, if its columns need one.
+        """
+        name = side + quote(self.source.name)
+        stored, value, wanted = F.expr(self.stored_sql(name)), F.col(name), self.target.dataType
+        if not may_not_fit(self.source.dataType, wanted):
+            return stored
+        unfit = unfit_key(value, self.source.name, wanted)
+        return F.when(value.isNotNull() & value.try_cast(wanted).isNull(), unfit).otherwise(stored)
+
+
+def as_stored(value: Column, field: StructField, *, is_partition: bool) -> Column:
+    """Return a value of a column's type as a scan of the table returns it once it is written.
+
+    A CHAR is padded, and a partition value that is an empty string is NULL.
+    """
+    value = padded(value, field)
+    return F.when(value != F.lit(""), value) if is_partition and isinstance(field.dataType, StringType) else value
 
 
 def is_comparable(data_type: DataType) -> bool:

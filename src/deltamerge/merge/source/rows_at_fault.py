@@ -35,14 +35,15 @@ def null_error(argument: str, key: Column) -> Column:
     return row_error(_NULL, {"argument": argument}, {"key": F.to_json(key)})
 
 
-def as_key(value: Column, name: str, source: DataType, target: DataType) -> Column:
-    """Return a key of a source's row as the target stores it; one that it cannot store fails the job."""
-    if not isinstance(source, AtomicType) or first_lossy(source, target) is None:
-        return value.cast(target)
-    fitting = value.try_cast(target)
+def may_not_fit(source: DataType, target: DataType) -> bool:
+    """Return whether a type has values that a cast to another one loses or changes."""
+    return isinstance(source, AtomicType) and first_lossy(source, target) is not None
+
+
+def unfit_key(value: Column, name: str, target: DataType) -> Column:
+    """Return what fails the job that computes it, as the target cannot store a key of a source's row."""
     known = {"column": quote(name), "type": sql_type(target)}
-    unfit = row_error(_CAST, known, {"value": value.cast("string")}).cast(target)
-    return F.when(value.isNotNull() & fitting.isNull(), unfit).otherwise(fitting)
+    return row_error(_CAST, known, {"value": value.cast("string")}).cast(target)
 
 
 def row_at_fault_in(message: str) -> DeltaRuntimeException | None:
