@@ -343,7 +343,7 @@ def _updated(file: ChangingFile, schema: pa.Schema, source: _Source, pairs: RowP
 def _rows_of(file: ChangingFile, schema: pa.Schema, source: _Source) -> pa.Table:
     """Read columns of all rows of a file; one that the file lacks is NULL."""
     found = read_columns(source.files, file.path, {}, {field.name: (field.name, field.type) for field in schema})
-    return _with_ids(found.select(schema.names), 0, file.origin, source.new)
+    return _with_ids(found, 0, file.origin, source.new)
 
 
 def _inserted(begin: int, end: int, schema: pa.Schema, source: _Source, counts: dict[str, int]) -> Iterator[pa.Table]:

@@ -8,7 +8,6 @@ from datetime import date
 from itertools import accumulate
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,7 +26,7 @@ Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
 
 
 def read_columns(files: Files, path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
-    """Read columns of a whole file, and last the row's number (``row``); else as `read_row_groups`."""
+    """Read columns of a whole file; else as `read_row_groups`."""
     with files.parquet(path) as file:
         stored = _stored(file, values, asked)
         rows = file.metadata.num_rows
@@ -35,7 +34,7 @@ def read_columns(files: Files, path: str, values: Mapping[str, str | None], aske
     if stored:
         with files.parquet_columns(path, stored) as file:
             table = whole(file.read(stored, use_threads=False), rows)
-    return _typed(table, (0, rows), values, asked)
+    return _typed(table, rows, values, asked)
 
 
 def read_row_groups(
@@ -44,8 +43,8 @@ def read_row_groups(
     values: Mapping[str, str | None],
     asked: Asked,
     needed: Callable[[int, int], bool],
-) -> Iterator[pa.Table]:
-    """Read columns of a file, and last the row's number in it (``row``), a row group at a time.
+) -> Iterator[tuple[int, pa.Table]]:
+    """Read columns of a file, a row group at a time, each after the position of its first row in the file.
 
     A column that the file lacks is NULL.
 
@@ -64,14 +63,14 @@ def read_row_groups(
     with files.parquet_columns(path, stored, wanted) as file:
         for group in wanted:
             table = whole(file.read_row_group(group, stored, use_threads=False), sizes[group]) if stored else None
-            yield _typed(table, (ends[group] - sizes[group], ends[group]), values, asked)
+            yield ends[group] - sizes[group], _typed(table, sizes[group], values, asked)
 
 
 def check_columns(files: Files, path: str, values: Mapping[str, str | None], asked: Asked) -> None:
     """Raise what `read_row_groups` would about a file, without reading its rows."""
     with files.parquet(path) as file:
         stored = _stored(file, values, asked)
-        _typed(file.schema_arrow.empty_table().select(stored), (0, 0), values, asked)
+        _typed(file.schema_arrow.empty_table().select(stored), 0, values, asked)
 
 
 def check_holds_any(files: Files, path: str, names: Sequence[str]) -> None:
@@ -97,10 +96,8 @@ def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked
     return stored
 
 
-def _typed(
-    table: pa.Table | None, numbers: tuple[int, int], values: Mapping[str, str | None], asked: Asked
-) -> pa.Table:
-    arrays, rows = [], numbers[1] - numbers[0]
+def _typed(table: pa.Table | None, rows: int, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
+    arrays = []
     table = None if table is None else in_plain_types(table)
     for name, kind in asked.values():
         if name in values:
@@ -112,7 +109,8 @@ def _typed(
         if array is None or array.type != kind:
             raise ValueError(f"column {name} is not {kind}, or its partition value is not spelled as usual")
         arrays.append(array)
-    return pa.table([*arrays, pa.array(np.arange(*numbers))], names=[*asked, "row"])
+    # A table without columns has as many rows, too, where it had one.
+    return pa.table([*arrays, pa.nulls(rows)], names=[*asked, ""]).select(list(range(len(arrays))))
 
 
 def _constant(string: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa: ANN401

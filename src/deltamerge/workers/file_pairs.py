@@ -138,7 +138,7 @@ def _rows_of(file: _File, lookup: KeyLookup) -> pa.Table:
         if len(read) and all(read.column(name).null_count == len(read) for name in asked):
             check_holds_any(file.files, file.path, [key.column for key in keys if key.column not in file.values])
         admitted = None if on_target is None else on_target.choice.of(read, len(read)).is_valid()
-        rows = comparable(read, list(asked), keys, admitted).append_column("row", read["row"])
+        rows = comparable(read, list(asked), keys, admitted).append_column("row", pa.array(np.arange(len(read))))
         if by_source is not None:
             rows = rows.append_column(_BY_SOURCE, _by_source_clauses(file, by_source))
         return rows.filter(pa.array(file.live(len(rows)))) if len(file.deleted[0]) else rows
@@ -146,7 +146,7 @@ def _rows_of(file: _File, lookup: KeyLookup) -> pa.Table:
 
 def _by_source_clauses(file: _File, by_source: RowChoice) -> pa.ChunkedArray:
     groups = read_row_groups(file.files, file.path, file.values, by_source.target, lambda first, end: first < end)
-    numbers = pa.chunked_array([by_source.choice.of(table, len(table)) for table in groups], pa.int32())
+    numbers = pa.chunked_array([by_source.choice.of(table, len(table)) for _, table in groups], pa.int32())
     return pc.fill_null(pc.subtract(by_source_number(0), numbers), NO_CLAUSE).cast(pa.int32())
 
 
@@ -218,8 +218,7 @@ def _with_choice(file: _File, pairs: RowPairs, keys: OpenedKeys) -> RowPairs:
     def has_pairs(first: int, end: int) -> bool:
         return bool((pairs.sources[place(first, end)] != NO_SOURCE).any())
 
-    for table in read_row_groups(file.files, file.path, file.values, choice.target, has_pairs):
-        first = table["row"][0].as_py()
+    for first, table in read_row_groups(file.files, file.path, file.values, choice.target, has_pairs):
         of_group = place(first, first + len(table))
         rows, sources = pairs.rows[of_group], pairs.sources[of_group]
         matched = np.flatnonzero(sources != NO_SOURCE)

@@ -90,8 +90,7 @@ def _rows_of(
         begin, stop = np.searchsorted(pairs.rows, [first, end])
         return bool(begin < stop)
 
-    for table in read_row_groups(files, path, values, target, needed):
-        first = table["row"][0].as_py()
+    for first, table in read_row_groups(files, path, values, target, needed):
         begin, end = np.searchsorted(pairs.rows, [first, first + len(table)])
         # The strings of few source rows, taken for all rows of a group, may be more than an array holds.
         for at in range(begin, end, _ROWS_AT_ONCE):

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.sessions
 CONNECT = os.environ.get("DELTAMERGE_TEST_MODE") == "connect"
 MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 EXECUTOR = "spark.deltamerge.merge.executor"
+FEED = {"delta.enableChangeDataFeed": "true"}
 
 
 @pytest.mark.parametrize("executor", ["auto", "classic", "insert_only"])
@@ -320,6 +321,53 @@ def test_user_columns_with_the_merges_own_names(spark: SparkSession, tmp_path: P
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().whenNotMatchedBySourceDelete().execute()
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, 20, 20, 20, 20, 20), (3, 30, 30, 30, 30, 30)]
+
+
+@pytest.mark.parametrize(
+    "properties", [{}, VECTORS, {"delta.enableChangeDataFeed": "true"}, {**VECTORS, "delta.enableRowTracking": "true"}]
+)
+@pytest.mark.parametrize("executor", ["auto", "classic", "low_shuffle"])
+def test_user_columns_with_the_workers_names(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str], executor: str
+) -> None:
+    path = str(tmp_path / "t")
+    names = ["row", "file", "path", "source", "clause", "values", "row_id", "by_source", "k0", "0", "rows", "number"]
+    schema = "id INT, " + ", ".join(f"`{name}` INT" for name in names)
+    write_delta(frame(spark, schema, [(n, *[n] * len(names)) for n in range(4)]), path, properties=properties)
+    spark.conf.set(EXECUTOR, executor)
+    target = DeltaTable.forPath(spark, path)
+    for keys in ("id", "row", "file"):
+        source = frame(spark, schema, [(n, *[n * 10] * len(names)) for n in (2, 9)])
+        source = source.withColumn(keys, F.col("id"))
+        merge = target.alias("t").merge(source.alias("s"), f"t.{keys} = s.{keys}")
+        merge.whenMatchedUpdate(None, {"values": "s.values + t.row + t.file", "`0`": "s.`0`"}).whenNotMatchedInsert(
+            None, {name: f"s.`{name}`" if name == keys else f"s.`{name}` + 1" for name in ("id", "row", "file", "k0")}
+        ).execute()
+        target.update(f"{keys} = 9", {"row": "row + 1", "path": "file"})
+        target.delete(f"id >= 9 AND row + file > 0 AND {keys} > 8")
+    assert rows(target.toDF()) == [
+        (0, *[0] * len(names)),
+        (1, *[1] * len(names)),
+        (2, *(24 if name == "values" else 20 if name == "0" else 2 for name in names)),
+        (3, *[3] * len(names)),
+    ]
+
+
+def test_numbers_of_rows_of_a_source_that_is_not_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """No MATCHED clause fires; read for its keys alone, the source has its rows in another order."""
+    path = str(tmp_path / "t")
+    write_delta(spark.range(1000).selectExpr("id", "0L AS v", "'old' AS w"), path)
+    spark.conf.set(MATERIALIZE, "none")
+    spark.conf.set(EXECUTOR, "classic")
+    keys = spark.range(1000).selectExpr("id * 7919 % 1000 + 500 AS id").groupBy("id")
+    source = keys.agg(F.lit(0).alias("v"), F.max(F.concat(F.lit("new"), "id")).alias("w"))
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll("s.v > t.v").whenNotMatchedInsertAll().run()
+    assert report.metrics["numTargetRowsInserted"] == 500
+    found = (
+        DeltaTable.forPath(spark, path).toDF().where("w = 'new'").agg(F.min("id"), F.max("id"), F.countDistinct("id"))
+    )
+    assert found.collect()[0] == (1000, 1499, 500)
 
 
 @pytest.mark.parametrize(

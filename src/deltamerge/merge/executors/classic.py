@@ -16,7 +16,7 @@ from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.classic_vectors import delete_rows, fit_the_driver
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, unmatched_by_number, write_inserts
+from deltamerge.merge.executors.insert_only import WHEN_NO_MATCHES, unmatched_rows, write_inserts
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.row_counts import (
@@ -26,7 +26,7 @@ from deltamerge.merge.executors.row_counts import (
     counted,
     writing_step,
 )
-from deltamerge.merge.executors.target_scan import finds_rows, first_side, matching_side, scan_rows
+from deltamerge.merge.executors.target_scan import finds_rows, first_side, scan_rows
 from deltamerge.merge.executors.touched_files import (
     NOTHING_TOUCHED,
     TouchedFiles,
@@ -106,8 +106,7 @@ def execute_classic(execution: Execution, source: Source) -> MergeChanges:
             assigning_values(merge),
         ):
             if touched.only_matched:
-                matching = matching_side(execution, touched.only_matched, source.summary)
-                rows = unmatched_by_number(execution, rows, summary, matching)
+                rows = unmatched_rows(execution, rows, source.summary, touched.only_matched)
             written, counts = write_inserts(execution, rows, WHEN_NO_MATCHES)
     else:
         second_scan = False

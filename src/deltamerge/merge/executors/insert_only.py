@@ -8,6 +8,7 @@ from functools import partial
 
 from pyspark.sql import Column, Observation
 
+from deltamerge.log.actions import AddFile
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import assigning_values
@@ -59,11 +60,8 @@ def execute_insert_only(execution: Execution, source: Source) -> MergeChanges:
     rows = source_rows(frame, merge)
     with steps.step("write_only_inserts", "writing new files for only inserts"), assigning_values(merge):
         unmatched = filtered_source(merge, rows)
-        if target.files and summary is None:
-            unmatched = unmatched_source(merge, unmatched, scan_rows(execution, target.files))
-        elif target.files and summary is not None:
-            matching = matching_side(execution, target.files, summary)
-            unmatched = unmatched_by_number(execution, unmatched, summary, matching)
+        if target.files:
+            unmatched = unmatched_rows(execution, unmatched, summary, target.files)
         if summary is not None:
             together = put_together(execution, unmatched.frame, summary.partitions, summary.row_count)
             unmatched = Rows(together, unmatched.names)
@@ -103,20 +101,25 @@ def write_inserts(execution: Execution, unmatched: Rows, extra_op_type: str) -> 
     return collect_output(execution), None if observation is None else counted(observation, inserting)
 
 
-def unmatched_source(merge: ResolvedMerge, source: Rows, target: Rows) -> Rows:
-    """Keep the source rows that match no target row.
+def unmatched_rows(
+    execution: Execution, source: Rows, summary: SourceSummary | None, files: tuple[AddFile, ...]
+) -> Rows:
+    """Keep the source rows that match no row of some files. Delta: writeOnlyInserts with filterMatchedRows.
 
     Args:
-        target: The target's side, of the files that ON's conditions on the target cannot exclude.
+        summary: None where the source's rows are not kept: read again, the same rows may have other numbers.
 
     Returns:
-        The source's rows, users' names still in sight. Delta: writeOnlyInserts with filterMatchedRows.
+        The source's rows, users' names still in sight.
     """
-    return Rows(source.frame.join(target.frame, merge.condition, "left_anti"), source.names)
+    if summary is None:
+        target = scan_rows(execution, files)
+        return Rows(source.frame.join(target.frame, execution.merge.condition, "left_anti"), source.names)
+    return _unmatched_by_number(execution, source, summary, matching_side(execution, files, summary))
 
 
-def unmatched_by_number(execution: Execution, source: Rows, summary: SourceSummary, target: Rows) -> Rows:
-    """Keep the source rows that match no target row, where the source returns the same rows at each read.
+def _unmatched_by_number(execution: Execution, source: Rows, summary: SourceSummary, target: Rows) -> Rows:
+    """Keep the source rows that match no target row, where a source row has the same number at each read.
 
     A left anti join cannot broadcast its left side, so it would shuffle the target; an inner join can, and the
     numbers of the source rows that come back are few.
