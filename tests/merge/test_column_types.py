@@ -212,3 +212,19 @@ def test_variants_are_updated_and_inserted(executor: str, spark: SparkSession, t
     )
     found = rows(DeltaTable.forPath(spark, path).toDF().selectExpr("id", "to_json(v)"))
     assert found == [(0, '{"a":1}'), (1, '[1,"x"]'), (2, "null"), (3, '[1,"x"]')]
+
+
+def test_timestamps_as_partitions_just_before_midnight(spark: SparkSession, tmp_path: Path) -> None:
+    """Their microseconds since 1970 are more than a DOUBLE tells apart."""
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    path = str(tmp_path / "t")
+    times = ("0001-01-01 23:59:59.999999", "1969-12-31 23:59:59.999999", "9999-12-31 23:59:59.999999")
+    values = ", ".join(f"({n}L, TIMESTAMP'{time}')" for n, time in enumerate(times))
+    write_delta(spark.sql(f"SELECT * FROM VALUES {values} AS x(id, t)"), path, partition_by=["t"])
+    merge_sql(
+        spark,
+        f"MERGE INTO delta.`{path}` t USING (SELECT id + 10 AS id, t FROM VALUES {values} AS x(id, t)) s "
+        "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *",
+    )
+    found = DeltaTable.forPath(spark, path).toDF().selectExpr("id", "CAST(t AS STRING)")
+    assert dict(rows(found)) == {n + more: time for more in (0, 10) for n, time in enumerate(times)}

@@ -19,13 +19,15 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.merge.source.rows_at_fault import null_error, tie_error
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of, type_of_value
-from deltamerge.recipes.values import ColumnPair, as_stored
+from deltamerge.recipes.values import ColumnPair
+from deltamerge.scan.char_padding import padded
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.nested_types import exact_json
 from deltamerge.spark.session import merge_conf
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field
+from deltamerge.write.data_files import as_stored
 from deltamerge.write.store_assignment import StoreAssignment
 
 CHANGE_LOG = "_deltamerge_changes"
@@ -138,9 +140,7 @@ def events_of(
         is_deleted.alias(DELETED),
         F.struct(
             *(
-                as_stored(
-                    _value(source, field, case_sensitive), target[field.name], is_partition=field.name in partitions
-                ).alias(field.name)
+                _stored(_value(source, field, case_sensitive), target[field.name], partitions).alias(field.name)
                 for field in row_type.fields
             )
         ).alias(ROW),
@@ -174,6 +174,11 @@ def _value(source: DataFrame, wanted: StructField, case_sensitive: bool) -> Colu
     )
     value = F.col(f"s.{quote(given.name)}")
     return in_type(value, given.dataType, wanted.dataType, merge_conf(source.sparkSession))
+
+
+def _stored(value: Column, field: StructField, partitions: Sequence[str]) -> Column:
+    """Return a value of a column's type as a scan of the target returns it once it is written."""
+    return as_stored(padded(value, field), field, partitions)
 
 
 def in_type(value: Column, given: DataType, wanted: DataType, conf: MergeConf) -> Column:

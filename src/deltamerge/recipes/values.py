@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql.types import CharType, DataType, MapType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import BinaryType, CharType, DataType, MapType, StringType, StructField, StructType, VariantType
 
 from deltamerge.merge.source.rows_at_fault import may_not_fit, unfit_key
-from deltamerge.scan.char_padding import padded
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
@@ -39,7 +38,8 @@ class ColumnPair:
         limited = DataType.fromDDL(self.target.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
         if isinstance(limited, CharType):
             value = f"rpad({value}, greatest(length({value}), {limited.length}), ' ')"
-        return f"nullif({value}, '')" if self.is_partition and isinstance(self.target.dataType, StringType) else value
+        may_be_null = self.is_partition and isinstance(self.target.dataType, (BinaryType, StringType))
+        return f"CASE WHEN length({value}) > 0 THEN {value} END" if may_be_null else value
 
     def key(self, side: str = "") -> Column:
         """Return a key of the source as a scan of the target returns it; one that it cannot store fails the job.
@@ -53,15 +53,6 @@ class ColumnPair:
             return stored
         unfit = unfit_key(value, self.source.name, wanted)
         return F.when(value.isNotNull() & value.try_cast(wanted).isNull(), unfit).otherwise(stored)
-
-
-def as_stored(value: Column, field: StructField, *, is_partition: bool) -> Column:
-    """Return a value of a column's type as a scan of the table returns it once it is written.
-
-    A CHAR is padded, and a partition value that is an empty string is NULL.
-    """
-    value = padded(value, field)
-    return F.when(value != F.lit(""), value) if is_partition and isinstance(field.dataType, StringType) else value
 
 
 def is_comparable(data_type: DataType) -> bool:

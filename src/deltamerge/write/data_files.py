@@ -270,7 +270,9 @@ def as_stored(value: Column, field: StructField, partition_columns: Collection[s
 
 def _utc_string(value: Column) -> Column:
     micros = F.unix_micros(value)
-    day, rest = F.floor(micros / F.lit(86_400_000_000)), F.pmod(micros, F.lit(86_400_000_000))
+    rest = F.pmod(micros, F.lit(86_400_000_000))
+    # Spark divides BIGINTs as DOUBLEs, which the last microsecond of a day would round up.
+    day = (micros - rest) / F.lit(86_400_000_000)
     date = F.date_add(F.lit("1970-01-01").cast("date"), day.cast("int")).cast("string")
     seconds = F.floor(rest / F.lit(1_000_000))
     clock = F.format_string(
