@@ -139,6 +139,31 @@ def test_a_source_made_from_the_target_is_not_taken_again(spark: SparkSession, t
     assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "first", 1)
 
 
+@pytest.mark.parametrize("reads", ["source", "value"])
+def test_rows_appended_that_a_subquery_would_have_seen(spark: SparkSession, tmp_path: Path, reads: str) -> None:
+    """The next number of a sequence: ON reads no file that the other writer's rows could be in."""
+    path, name = people(spark, tmp_path / "t"), f"numbers_{reads}"
+    new = frame(spark, "id INT, name STRING, age INT", [(100, "far", 60)])
+    other = Once("commit", lambda: write_delta(new, path, mode="append"))
+    DeltaTable.forPath(spark, path).toDF().createOrReplaceTempView(name)
+    maximum = f"(SELECT max(age) + 1 FROM {name})"
+    source, value = (maximum, "s.age") if reads == "source" else ("0", maximum)
+    merge = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(spark.sql(f"SELECT 9 AS id, {source} AS age").alias("s"), "t.id = s.id")
+        .whenNotMatchedInsert(values={"id": "s.id", "age": value})
+    )
+    if reads == "source":
+        # Its rows are those of the version before.
+        with pytest.raises(DeltaConcurrentModificationException, match="DELTA_CONCURRENT_APPEND"):
+            merge.run(progress=other)
+    else:
+        report = merge.run(progress=other)
+        assert report.outcome.lost_to == (LostCommit(2, "WRITE", "DELTA_CONCURRENT_APPEND"),)
+    assert no_file_is_left_over(path)
+
+
 def test_rows_appended_out_of_the_merges_reach(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     new = frame(spark, "id INT, name STRING, age INT", [(100, "far", 1)])

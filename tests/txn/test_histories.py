@@ -177,9 +177,11 @@ class Writer:
         def finds_rows(others: Sequence[AddFile]) -> bool:
             return any(statement.reads(row) for _, _, row in live_rows(store, others))
 
-        merge = SimpleNamespace(changes_all_it_matches=statement.kind != "odd", statement=SimpleNamespace(source=None))
+        given = SimpleNamespace(source=None, clauses=())
+        merge = SimpleNamespace(changes_all_it_matches=statement.kind != "odd", statement=given)
         table = SimpleNamespace(store=store)
-        execution = SimpleNamespace(table=table, merge=merge, folder=folder, source_read_table=False)
+        conf = SimpleNamespace(double_quoted_identifiers=False)
+        execution = SimpleNamespace(table=table, merge=merge, folder=folder, conf=conf, source_read_table=False)
         changes = MergeChanges(
             execution=cast("Any", execution),
             source_rows=len(statement.keys),

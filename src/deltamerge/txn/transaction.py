@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from deltamerge.exceptions import ConcurrentWriteException, DeltaConcurrentModificationException
@@ -52,12 +53,16 @@ def now_ms() -> int:
 
 
 def commit(
-    prepared: PreparedCommit, clock: Callable[[], int] = now_ms, reconcile: Reconcile | None = None
+    prepared: PreparedCommit,
+    clock: Callable[[], int] = now_ms,
+    reconcile: Reconcile | None = None,
+    reads_all: Callable[[], bool] = lambda: False,
 ) -> Committed:
     """Commit a transaction; `clock` returns milliseconds since the epoch.
 
     Args:
         reconcile: Looks at the rows where others changed files that the transaction read; None for no second look.
+        reads_all: Returns whether the whole table counts as read; it is asked once another writer was first.
 
     Raises:
         DeltaAnalysisException: The table would have a change data feed and columns of its names; nothing was written.
@@ -80,11 +85,13 @@ def commit(
     seen = prepared.read_version
     last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
     winners: list[WinningCommit] = []
-    for _ in range(MAX_ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
         content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
             return landed(seen + 1, timestamp, content)
+        if attempt == 0 and reads_all():
+            prepared = replace(prepared, read_set=replace(prepared.read_set, whole_table=True))
         conflict: DeltaConcurrentModificationException | None = None
         for winner in _winning_commits(prepared, seen + 1):
             if winner.txn_id == prepared.txn_id:

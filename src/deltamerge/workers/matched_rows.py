@@ -119,7 +119,8 @@ def _taken_in_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
     if not len(places) or not (is_nested or pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return column.take(places)
     at_once = _rows_of_nested(column, places) if is_nested else _rows_of_strings(column)
-    take = partial(_taken_of_nested, column) if is_nested else column.take
+    # Arrow would put several pieces together first, which may be more than it addresses.
+    take = partial(_taken_of_pieces, column) if is_nested or column.num_chunks > 1 else column.take
     pieces = [take(places.slice(at, at_once)) for at in range(0, len(places), at_once)]
     return (
         pieces[0]
@@ -140,7 +141,7 @@ def _rows_of_nested(column: Any, places: pa.Array) -> int:  # noqa: ANN401
     return len(places) if most * size <= _MOST_STRING_BYTES else max(1, _MOST_STRING_BYTES // size)
 
 
-def _taken_of_nested(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
+def _taken_of_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
     found = taken(column, places.drop_null().to_numpy())
     if not places.null_count:
         return found

@@ -368,7 +368,6 @@ def test_numbers_of_rows_of_a_source_that_is_not_kept(spark: SparkSession, tmp_p
     assert new.agg(F.min("id"), F.max("id"), F.countDistinct("id")).collect()[0] == (1000, 1499, 500)
 
 
-
 @pytest.mark.parametrize(
     ("target", "source", "values"),
     [

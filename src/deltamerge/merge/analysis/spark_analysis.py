@@ -128,7 +128,7 @@ class Analysis:
 
     def _refuse_subquery(self, condition: Expression, where: str, operation: str) -> None:
         self._refuse_star(condition, where)
-        if self._holds_subquery(condition):
+        if holds_subquery(condition, double_quoted_identifiers=self.double_quoted_identifiers):
             raise DeltaAnalysisException(
                 "DELTA_UNSUPPORTED_SUBQUERY",
                 f"Subqueries are not supported in the condition of {self._statement}: {condition.text}. "
@@ -146,13 +146,6 @@ class Analysis:
     @property
     def _statement(self) -> str:
         return "an UPDATE" if self.statement.operation == "UPDATE" else f"a {self.statement.operation}"
-
-    def _holds_subquery(self, condition: Expression) -> bool:
-        if condition.column is None:
-            return contains_subquery(condition.text)
-        if is_built_on_subquery(condition.column):
-            return True
-        return tree_contains_subquery(expression_tree(condition, self.double_quoted_identifiers))
 
     def _on_join(self, conditions: list[Column]) -> Callable[[], DataFrame]:
         # A join condition must be deterministic and boolean, so Spark refuses what MERGE refuses.
@@ -217,3 +210,12 @@ def analyse(frame: Callable[[], DataFrame]) -> None:
     """Have Spark resolve a frame, which raises a PySparkException where it cannot."""
     # Classic Spark resolves as the frame is made, Connect when its schema is asked for.
     _ = frame().schema
+
+
+def holds_subquery(expression: Expression, *, double_quoted_identifiers: bool) -> bool:
+    """Return whether an expression holds a subquery, as SQL or as a Column."""
+    if expression.column is None:
+        return contains_subquery(expression.text)
+    if is_built_on_subquery(expression.column):
+        return True
+    return tree_contains_subquery(expression_tree(expression, double_quoted_identifiers))

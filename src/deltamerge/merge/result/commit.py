@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.log.actions import Action, AddCDCFile, Metadata
@@ -17,7 +18,7 @@ from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.result.metrics import metrics_of, operation_metrics, operation_parameters
-from deltamerge.merge.result.reconcile import reconciled
+from deltamerge.merge.result.reconcile import reads_target, reconciled
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import PreparedCommit, ReadSet, isolation_level
@@ -49,7 +50,8 @@ def commit_merge(changes: MergeChanges) -> MergeCommit:
     attempt = _Attempt(changes)
     if not attempt.prepared.actions:
         return attempt.committed(None)
-    return attempt.committed(commit(attempt.prepared, reconcile=attempt.reconcile).version)
+    reads_all = partial(reads_target, changes.execution)
+    return attempt.committed(commit(attempt.prepared, reconcile=attempt.reconcile, reads_all=reads_all).version)
 
 
 class _Attempt:

@@ -11,10 +11,12 @@ from pyroaring import BitMap64
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors, with_only
 from deltamerge.log.paths import canonical_path
+from deltamerge.merge.analysis.spark_analysis import holds_subquery
+from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_stopped
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.scan.table_reads import reads_table
+from deltamerge.scan.table_reads import reads_table, surely_reads_table
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit
 from deltamerge.txn.conflicts import WinningCommit, files_to_read
@@ -38,7 +40,7 @@ def reconciled(
     store, root = execution.table.store, prepared.store.root
     if execution.source_read_table or changes.finds_rows is None:
         return None
-    if reads_table(execution.merge.statement.source, execution.table):
+    if _has_subqueries(execution) or reads_table(execution.merge.statement.source, execution.table):
         return None
     others = other_changes(changes.target.files, winners, root, blind_appends=prepared.counts_blind_appends)
     deleted = _deleted(changes, root, set(others.states))
@@ -52,6 +54,18 @@ def reconciled(
     if resolution is None or _reads_any(changes, prepared, resolution.to_check):
         return None
     return _united(changes, deleted, resolution.united) if resolution.united else changes
+
+
+def reads_target(execution: Execution) -> bool:
+    """Return whether the source reads the target, or a subquery among the values may: then any row may matter."""
+    return _has_subqueries(execution) or surely_reads_table(execution.merge.statement.source, execution.table)
+
+
+def _has_subqueries(execution: Execution) -> bool:
+    """Return whether values have subqueries; conditions must not."""
+    values = (value for clause in execution.merge.statement.clauses for value in clause.expressions)
+    quoted = execution.conf.double_quoted_identifiers
+    return any(holds_subquery(value, double_quoted_identifiers=quoted) for value in values)
 
 
 def _deleted(changes: MergeChanges, root: str, shared: set[str]) -> dict[str, BitMap64]:
