@@ -271,6 +271,34 @@ def test_another_writer_between_reading_and_committing(
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])
+@pytest.mark.parametrize("ids", [{}, {"txn_app_id": "ships", "txn_version": 1}])
+def test_another_writer_that_has_nothing_to_change(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scd_type: Literal[1, 2], ids: dict[str, Any]
+) -> None:
+    """It deletes a row that is not there yet, and so makes no commit; its event is in the log."""
+    path, schema = str(tmp_path / "t"), "id INT, v STRING, n INT, gone BOOLEAN"
+    arguments: dict[str, Any] = {"apply_as_deletes": "gone", "except_columns": "gone", "scd_type": scd_type}
+    apply_changes(path, spark.createDataFrame([(7, "z", 0, False)], schema), "id", "n", **arguments)
+    others = [spark.createDataFrame([(1, None, 2, True)], schema)]
+    outcomes = []
+
+    def late(*given: Any) -> MergeOutcome:
+        if others:
+            outcomes.append(apply_changes(path, others.pop(), "id", "n", **arguments))
+        return merge_and_compact(*given)
+
+    monkeypatch.setattr(change_feed, "merge_and_compact", late)
+    new = spark.createDataFrame([(1, "late", 1, False)], schema)
+    apply_changes(path, new, "id", "n", **arguments, **ids)
+    rows = DeltaTable.forPath(spark, path).toDF().orderBy("id", "n").collect()
+    if scd_type == 1:
+        assert [row.id for row in rows] == [7]
+        assert [report.version for report in outcomes] == [None]
+    else:
+        assert [(row.id, row["__END_AT"]) for row in rows] == [(1, 2), (7, None)]
+
+
+@pytest.mark.parametrize("scd_type", [1, 2])
 def test_a_call_that_ended_between_its_commits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scd_type: Literal[1, 2]
 ) -> None:

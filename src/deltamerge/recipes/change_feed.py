@@ -37,7 +37,7 @@ from deltamerge.recipes.changes import (
     written_columns,
 )
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
-from deltamerge.recipes.keyed_rows import rows_of_keys
+from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
 from deltamerge.recipes.logged_names import LoggedNames, logged_names, widen_log
 from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import (
@@ -54,7 +54,7 @@ from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote, unquote
 from deltamerge.storage.credentials import StoreOptions
-from deltamerge.txn.application import ApplicationTransaction, option_transaction, session_transaction
+from deltamerge.txn.application import NO_TRANSACTION, ApplicationTransaction, option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
 
 AUTO_CDC = HistoryColumns("__START_AT", "__END_AT")
@@ -239,6 +239,33 @@ def _condition(given: str | Column | None) -> Column | None:
 
 
 @dataclass(frozen=True)
+class _Logged:
+    """The events that a log has of some keys.
+
+    Args:
+        names: What the log calls the target's columns.
+        keys: The keys, each once, as the target has them.
+    """
+
+    log: DeltaTable
+    names: LoggedNames
+    keys: DataFrame
+    rules: FoldRules
+
+    def events(self, version: Snapshot) -> DataFrame:
+        """Return the events in a version of the log."""
+        return self.names.logged(rows_of_keys(self.log.table, version, self.names.keys(self.keys)), self.rules)
+
+    def has_grown_since(self, version: Snapshot) -> bool:
+        """Return whether files that a newer version of the log adds may have more events of these keys."""
+        now = self.log.table.snapshot()
+        if now.version == version.version:
+            return False
+        files = files_of_keys(self.log.table, now, self.names.keys(self.keys), null_safe=True)
+        return not set(files.paths()).issubset(version.files.paths())
+
+
+@dataclass(frozen=True)
 class _Follower:
     """A target that follows a feed.
 
@@ -288,7 +315,13 @@ class _Follower:
                     run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
                 keys = events.select(*map(quote, rules.keys)).distinct()
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
-                merged = self._merged(command, table, log, names, keys, rules, progress)
+                known = _Logged(log, names, keys, rules)
+                merged, read = self._merged(command, table, known, progress)
+                last = merged
+                # A writer whose merge, before this one's commit, had nothing to change has left no commit to see.
+                while last.version is not None and known.has_grown_since(read):
+                    command = partial(MergeIntoCommand, table.table, transaction=NO_TRANSACTION)
+                    last, read = self._merged(command, table, known, progress)
             finally:
                 events.unpersist()
         notes = (*merged.notes, *left_out_notes(self.source, self.feed, rules.columns))
@@ -310,26 +343,22 @@ class _Follower:
         return rules, log_schema(columns, rules.keys, self._sequence(target))
 
     def _merged(
-        self,
-        command: Callable[..., MergeIntoCommand],
-        table: DeltaTable,
-        log: DeltaTable,
-        names: LoggedNames,
-        keys: DataFrame,
-        rules: FoldRules,
-        progress: Progress | None,
-    ) -> MergeOutcome:
+        self, command: Callable[..., MergeIntoCommand], table: DeltaTable, known: _Logged, progress: Progress | None
+    ) -> tuple[MergeOutcome, Snapshot]:
         """Merge into the version of the target that was read before the log, and again after another writer's commit.
 
         So of two writers that log events of one key the later one has the events of both.
+
+        Returns:
+            What was merged, and the version of the log that it has the events of.
         """
         retries, lost = merge_conf(self.source.sparkSession).conflict_retries, 0
         while True:
             snapshot = table.table.snapshot()
-            logged = names.logged(rows_of_keys(log.table, log.table.snapshot(), names.keys(keys)), rules)
-            builder = self._builder(table, snapshot, logged, keys, rules)
+            read = known.log.table.snapshot()
+            builder = self._builder(table, snapshot, known.events(read), known.keys, known.rules)
             try:
-                return merge_and_compact(command(builder.statement, snapshot=snapshot), progress)
+                return merge_and_compact(command(builder.statement, snapshot=snapshot), progress), read
             except RUN_AGAIN:
                 lost += 1
                 if lost > retries:
