@@ -102,3 +102,25 @@ def test_types() -> None:
 )
 def test_what_a_commit_did(metrics: dict[str, str] | None, text: str) -> None:
     assert what_it_did({"operationMetrics": metrics}) == text
+
+
+@pytest.mark.parametrize("command", ["detail", "history"])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_strings_of_the_table_control_no_terminal(tmp_path: Path, command: str, options: list[str]) -> None:
+    table = make_table(tmp_path / "t")
+    evil = "\x1b[2J\x1b]0;owned\x07\x9b\u202e"
+    for file in (table / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for action in actions:
+            if "metaData" in action:
+                action["metaData"] |= {"name": evil, "description": evil, "configuration": {evil: evil}}
+            if "commitInfo" in action:
+                action["commitInfo"]["operation"] = evil
+        file.write_text("\n".join(map(json.dumps, actions)))
+    code, out, _ = run(command, table, *options)
+    assert code == 0
+    assert not set(out) & set(evil[:1] + evil[-3:])
+    assert ("owned" in out) == (command == "detail" or not options or "operation" in out)
+    code, _, err = run(command, tmp_path / f"no{evil}")
+    assert code == 3
+    assert not set(err) & set(evil[:1] + evil[-3:])

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from deltamerge.api.report import MergeReport
 from deltamerge.cli.app import app
 
 from .tables import UPSERT, make_source, make_table, rows_of
@@ -16,6 +18,24 @@ pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.sessions]
 def run(*arguments: str | Path, text: str | None = None) -> tuple[int, str, str]:
     result = CliRunner().invoke(app, ["merge", *map(str, arguments)], input=text)
     return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_page_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no error of a merge that is done, after which a script would run it again."""
+    table, source = make_table(tmp_path / "t"), make_source(tmp_path / "s.csv", [3])
+    statement = ("--target", table, "--source", source, "--sql", UPSERT, "--html", tmp_path / "page.html")
+
+    def no_space(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(MergeReport, "save_html", no_space)
+    code, out, err = run(*statement)
+    assert (code, "1 row changed" in out) == (0, True)
+    assert "was not written: No space left on device" in " ".join(err.split())
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    code, _, err = run(*statement)
+    assert (code, "cannot be written" in err) == (2, True)
+    assert rows_of(table) == {1: "a", 2: "b", 3: "new 3"}
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
+import deltamerge
 from deltamerge import DeltaTable, write_delta
 from merge.tables import CONNECT
 
@@ -52,6 +53,17 @@ def table(registered: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     DeltaTable.forPath(registered, path).update("id = 1", {"s": "'new'"})
     DeltaTable.forPath(registered, path).delete("id = 2")
     return path
+
+
+def test_char_is_compared_with_literals(registered: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    deltamerge.sql(
+        registered, f"CREATE TABLE delta.`{path}` (id INT, c CHAR(5), p CHAR(3)) USING delta PARTITIONED BY (p)"
+    )
+    deltamerge.sql(registered, f"INSERT INTO delta.`{path}` VALUES (1, 'ab', 'x'), (2, 'c', 'y')")
+    for condition in ("c = 'ab'", "c IN ('ab', 'z')", "p = 'x'", "c = 'ab' AND p = 'x  '", "'ab' <=> c"):
+        assert [row.id for row in read(registered, path).where(condition).collect()] == [1], condition
+        assert [row.id for row in DeltaTable.forPath(registered, path).toDF().where(condition).collect()] == [1]
 
 
 def test_char_partitions_are_padded(registered: SparkSession, tmp_path: Path) -> None:

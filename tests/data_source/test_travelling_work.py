@@ -195,3 +195,50 @@ def test_offsets_of_a_stream(tmp_path: Path) -> None:
     commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(9)]))])
     again = open_stream(options, SETTINGS, SCHEMA)
     assert sum(len(group) for group in again.parts(again.initial_offset(), last)) == 3
+
+
+def test_a_query_that_ended_before_its_first_batch_did(tmp_path: Path) -> None:
+    """It reads the rows that the batch had, although Spark asks anew where it begins."""
+
+    def write(number: int) -> None:
+        writer = TableWriter(*plan_write({"path": str(tmp_path)}, SETTINGS, SCHEMA, overwrite=False))
+        commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(number)]))])
+
+    options = {"path": str(tmp_path), "startingversion": "latest"}
+    write(0)
+    stream = open_stream(options, SETTINGS, SCHEMA)
+    stream.initial_offset()
+    write(1)
+    end = stream.latest_offset()
+    for more in ([], [2]):
+        for number in more:
+            write(number)
+        again = open_stream(options, SETTINGS, SCHEMA)
+        groups = again.parts(again.initial_offset(), end)
+        rows = [row for group in groups for found in again.rows.read(group) for row in found.to_pylist()]
+        assert [row["id"] for row in rows] == [1]
+    # Later batches begin where the one before ended.
+    later = again.latest_offset(end)
+    groups = again.parts(end, later)
+    assert [row["id"] for g in groups for found in again.rows.read(g) for row in found.to_pylist()] == [2]
+
+
+@pytest.mark.parametrize("limit", [{"maxfilespertrigger": "1"}, {"skipchangecommits": "true"}])
+def test_a_stream_that_goes_on_in_a_table_of_another_form(tmp_path: Path, limit: dict[str, str]) -> None:
+    """What was read in part has columns in files that are partition columns now."""
+    for number in (0, 1):
+        writer = TableWriter(*plan_write({"path": str(tmp_path)}, SETTINGS, SCHEMA, overwrite=False))
+        commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(number)]))])
+    options = {"path": str(tmp_path), **limit}
+    stream = open_stream(options, SETTINGS, SCHEMA)
+    start = stream.initial_offset()
+    first = stream.latest_offset(start)
+    if "skipchangecommits" in limit:
+        first = {**first, "reservoirVersion": 1, "index": 0, "isInitialSnapshot": False}
+    rows = pa.table({"id": pa.array([7], pa.int64()), "s": ["7"]})
+    write_deltalake(tmp_path, rows, mode="overwrite", schema_mode="overwrite", partition_by=["s"])
+    again = open_stream(options, SETTINGS, SCHEMA)
+    with pytest.raises(DeltaAnalysisException, match="DELTA_SCHEMA_CHANGED_WITH_VERSION"):
+        again.parts(first, again.latest_offset())
+    with pytest.raises(DeltaAnalysisException, match="DELTA_SCHEMA_CHANGED_WITH_VERSION"):
+        open_stream(options, SETTINGS, SCHEMA).latest_offset(first)

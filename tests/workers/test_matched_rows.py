@@ -239,3 +239,18 @@ def test_nested_columns_of_both_sides(tmp_path: Path, most: int, monkeypatch: py
         (None, values[1]),
         (values[0], values[2]),
     ]
+
+
+def test_strings_in_pieces_that_one_array_would_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow would put them together before it takes rows of them."""
+    column, places = pa.chunked_array([["a", None], ["b"]]), pa.array([2, None, 0, 1, 2])
+    expected = column.take(places).to_pylist()
+    taken, original = [], matched_rows.taken
+
+    def noting(one: pa.ChunkedArray, rows: object) -> pa.Array:
+        taken.append(one)
+        return original(one, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(matched_rows, "taken", noting)
+    assert matched_rows._taken_in_pieces(column, places).to_pylist() == expected == ["b", None, "a", None, "b"]
+    assert taken == [column]

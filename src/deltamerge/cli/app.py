@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from pyspark.sql import SparkSession
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from deltamerge.api.merge_sql import merge_sql, plan_sql
 from deltamerge.cli.failures import CommandError, ExitCode, explained
@@ -20,6 +21,7 @@ from deltamerge.cli.inspect import detail_values, render_detail, render_history
 from deltamerge.cli.session import read_settings, spark_session
 from deltamerge.cli.sources import read_source, read_target, source_frame
 from deltamerge.log.history import read_history
+from deltamerge.render.printable import printable, printable_json
 from deltamerge.render.progress import TerminalProgress
 from deltamerge.render.terminal import render_terminal
 from deltamerge.storage.store import open_store
@@ -122,7 +124,7 @@ def merge(
     Example: deltamerge merge --target ./flights --source changes.parquet --file upsert.sql
     """
     with explained(_errors()):
-        _check_folder(html)
+        _check_page(html)
         run = partial(
             merge_sql,
             dedupe_by=dedupe_by,
@@ -135,7 +137,11 @@ def merge(
         report = _in_session(run, sql, file, target, source, remote, conf)
         _show(report.to_json() if as_json else render_terminal(report.outcome))
         if html is not None:
-            report.save_html(html)
+            try:
+                report.save_html(html)
+            except OSError as error:
+                # The merge is done; a script that sees an error would run it again.
+                _errors().print(Text(printable(f"Warning: --html {html} was not written: {error}"), "yellow"))
 
 
 @app.command()
@@ -158,7 +164,7 @@ def plan(
     Example: deltamerge plan --target ./flights --source changes.parquet --file upsert.sql --analyze
     """
     with explained(_errors()):
-        _check_folder(html)
+        _check_page(html)
         store = read_settings("--option", option or ())
         run = partial(plan_sql, dedupe_by=dedupe_by, skip_unchanged=skip_unchanged, analyze=analyze, options=store)
         report = _in_session(run, sql, file, target, source, remote, conf)
@@ -205,7 +211,7 @@ def history(
     """List a table's commits, newest first."""
     with explained(_errors()):
         commits = read_history(open_store(table, read_settings("--option", option or ())), limit)
-        _show(_json(commits) if as_json else render_history(commits))
+        _show(printable_json(commits, _plain) if as_json else render_history(commits))
 
 
 @app.command()
@@ -213,7 +219,7 @@ def detail(table: Table, option: Options = None, as_json: Json = False) -> None:
     """Describe a table: its columns, partitions, files, properties and features."""
     with explained(_errors()):
         values = detail_values(open_store(table, read_settings("--option", option or ())))
-        _show(_json(values) if as_json else render_detail(values))
+        _show(printable_json(values, _plain) if as_json else render_detail(values))
 
 
 def _statement(sql: str | None, file: Path | None) -> str:
@@ -227,10 +233,15 @@ def _statement(sql: str | None, file: Path | None) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _check_folder(html: Path | None) -> None:
+def _check_page(html: Path | None) -> None:
     """Find a wrong path before the merge, not after it."""
-    if html is not None and not html.absolute().parent.is_dir():
-        raise CommandError(f"--html {html}: there is no folder {html.absolute().parent}.")
+    if html is None:
+        return
+    folder = html.absolute().parent
+    if not folder.is_dir():
+        raise CommandError(f"--html {html}: there is no folder {folder}.")
+    if not os.access(html if html.exists() else folder, os.W_OK):
+        raise CommandError(f"--html {html}: the file cannot be written.")
 
 
 def _show(page: RenderableType) -> None:
@@ -250,10 +261,6 @@ def _show(page: RenderableType) -> None:
 
 def _errors() -> Console:
     return Console(stderr=True, highlight=False)
-
-
-def _json(values: object) -> str:
-    return json.dumps(values, default=_plain, ensure_ascii=False, indent=2)
 
 
 def _plain(value: object) -> str:

@@ -18,6 +18,7 @@ from deltamerge.exceptions import (
     DeltaRuntimeException,
     DeltaTableException,
 )
+from deltamerge.render.printable import printable
 
 _AFTER_THE_SENTENCE = re.compile(r"\s*SQLSTATE: |;?\n+(?:\tat |JVM stacktrace:|== |\+- |'|Caused by:)")
 
@@ -73,10 +74,10 @@ def explained(console: Console) -> Iterator[None]:
         # The last edge: a person reads a sentence, not a traceback.
         # A caret below a statement's line keeps its place only if no line is broken.
         whole_lines = isinstance(error, ParseException) or not console.is_terminal
-        console.print(Text.assemble(("Error: ", "bold red"), _message(error)), soft_wrap=whole_lines)
+        console.print(Text.assemble(("Error: ", "bold red"), printable(_message(error))), soft_wrap=whole_lines)
         where = _class_and_state(error)
         if where:
-            console.print(Text(where, "dim"))
+            console.print(Text(printable(where), "dim"))
         raise SystemExit(int(exit_code(error))) from error
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.render.printable import count, duration, size
+from deltamerge.render.printable import count, duration, printable, size
 from deltamerge.storage.store import Store
 
 _SQL_NAMES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
@@ -64,7 +64,7 @@ def sql_type(data_type: DataType) -> str:
 
 def render_detail(values: Mapping[str, Any]) -> RenderableType:
     """Return a table's description, as `detail_values` has it, laid out for rich."""
-    grid = _grid(2)
+    values, grid = printable(values), _grid(2)
     partitioned = ", ".join(values["partition_columns"])
     facts = (
         ("Table", values["location"]),
@@ -93,7 +93,7 @@ def render_history(commits: Sequence[Mapping[str, Any]]) -> RenderableType:
     grid = _grid(4)
     grid.columns[0].justify = "right"
     grid.add_row(*(Text(title, "dim") for title in ("version", "time (UTC)", "operation", "what it did")))
-    for commit in commits:
+    for commit in map(printable, commits):
         grid.add_row(
             Text(str(commit["version"]), "bold"),
             Text(_when(commit["timestamp"])),

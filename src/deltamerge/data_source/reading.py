@@ -27,6 +27,7 @@ from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.changes import CHANGE_COLUMNS
+from deltamerge.scan.char_padding import frame_metadata
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.scan.file_types import arrow_schema
 from deltamerge.skipping.pruning import files_that_may_match
@@ -78,7 +79,7 @@ def reads_changes(request: Request) -> bool:
 
 
 def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
-    """Return the columns of a query: nullable, and without metadata of the log's."""
+    """Return the columns of a query: nullable, and with what frames have of their metadata."""
     schema = spark_schema(snapshot)
     if not schema.fields:
         raise DeltaAnalysisException(
@@ -87,12 +88,8 @@ def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
             "some.",
             parameters={"tableName": request.path},
         )
-    fields = [T.StructField(f.name, as_nullable(f.dataType), True, _comment(f)) for f in schema.fields]
+    fields = [T.StructField(f.name, as_nullable(f.dataType), True, frame_metadata(f)) for f in schema.fields]
     return T.StructType([*fields, *(CHANGE_COLUMNS if reads_changes(request) else ())])
-
-
-def _comment(field: T.StructField) -> dict[str, Any]:
-    return {key: value for key, value in field.metadata.items() if key == "comment"}
 
 
 def _asked(request: Request) -> Snapshot:

@@ -31,6 +31,7 @@ from deltamerge.workers.table_rows import FilePart, RowsOfTable
 from deltamerge.write.overwrite_kind import illegal_option
 
 _MAX_FILES = 1000
+_BEGAN = "began"
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,22 @@ def open_stream(options: Mapping[str, str], settings: Mapping[str, str], schema:
     return TableStream(request, TableRead.of(request, request.snapshot(), schema))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TableStream:
-    """A table as a stream; `read` has the version whose schema the query has."""
+    """A table as a stream; `read` has the version whose schema the query has.
+
+    A query that ended before its first batch did is asked anew where it begins, when the table has grown. Offsets that
+    end a batch say where the query began, so that the first batch has the rows that it had.
+
+    Args:
+        began: Where a new query begins, once Spark has asked.
+        is_checked: Whether the schema at the begin of the first batch was looked at.
+    """
 
     request: Request
     read: TableRead
+    began: Mapping[str, Any] | None = None
+    is_checked: bool = False
 
     @property
     def rows(self) -> RowsOfTable:
@@ -84,33 +95,46 @@ class TableStream:
 
     def initial_offset(self) -> dict[str, Any]:
         """Return where a new query begins."""
-        return self._json(self._initial())
+        began = self._json(self._initial())
+        self.began = began
+        return began
 
     def latest_offset(
-        self, start: Mapping[str, Any] | None = None, last: Mapping[str, Any] | None = None
+        self,
+        start: Mapping[str, Any] | None = None,
+        last: Mapping[str, Any] | None = None,
+        *,
+        is_limited: bool = True,
     ) -> dict[str, Any]:
         """Return where the next batch ends.
 
         Args:
-            start: Where it begins; then it has no more files and bytes than the options permit.
+            start: Where it begins; None where Spark does not tell.
             last: Where the last batch ends; None for the end of what the table has now.
+            is_limited: Whether a batch whose begin is known has no more files and bytes than the options permit.
         """
         end = Offset(self.request.snapshot().version + 1, 0, False) if last is None else Offset.of_json(last)
-        if start is None:
-            return self._json(end)
-        self._check_table(start)
-        return self._json(self._limited(Offset.of_json(start), end))
+        if start is not None:
+            begin = self._checked(start)
+            end = self._limited(begin, end) if is_limited else end
+        began = self.began if start is None else start.get(_BEGAN, self.began)
+        return self._json(end) if began is None else {**self._json(end), _BEGAN: began}
 
     def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Sequence[FilePart]]:
         """Return what each task reads of a batch."""
+        is_first = _BEGAN in end and _BEGAN not in start
+        begin = self._checked(end[_BEGAN] if is_first else start)
+        return self.read.changes([file for _, file in self._between(begin, Offset.of_json(end))])
+
+    def _checked(self, start: Mapping[str, Any]) -> Offset:
+        """Return where a batch begins, if the table is the same and has been of the same form since."""
         self._check_table(start)
-        begin, until = Offset.of_json(start), Offset.of_json(end)
-        if begin.is_initial and not until.is_initial and begin.version >= until.version:
-            # Spark has asked again where the query begins, since it ended before its first batch did.
-            begin = Offset(until.version - 1, 0, True)
-        elif begin.is_initial and until.is_initial:
-            begin = Offset(until.version, begin.index if begin.version == until.version else 0, True)
-        return self.read.changes([file for _, file in self._between(begin, until)])
+        begin = Offset.of_json(start)
+        # The commits from the first one on are looked at as they are read.
+        if begin.version <= self.read.snapshot.version and not self.is_checked:
+            self._check_schema(begin.version, self._snapshot(begin.version).metadata)
+        self.is_checked = True
+        return begin
 
     def _initial(self) -> Offset:
         version, timestamp = self.request.options.get("startingversion"), self.request.milliseconds("startingTimestamp")
@@ -182,7 +206,9 @@ class TableStream:
                 "anew, with another checkpoint location.",
                 parameters={"userVersion": str(version)},
             ) from error
-        self._check_schema(commit)
+        metadata = first_of(Metadata, commit.actions)
+        if metadata is not None:
+            self._check_schema(version, metadata)
         if reads_changes(self.request):
             return read_change_feed(self.request.snapshot(), version, version)
         added = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
@@ -209,22 +235,19 @@ class TableStream:
             parameters={"version": str(commit.version)},
         )
 
-    def _check_schema(self, commit: Commit) -> None:
-        metadata = first_of(Metadata, commit.actions)
-        if metadata is None:
-            return
+    def _check_schema(self, version: int, metadata: Metadata) -> None:
         read = self.read.snapshot
         written, known = parse_schema(metadata.schema_string), read.schema
         is_read_alike = metadata.partition_columns == read.metadata.partition_columns
         is_read_alike &= fits_into(written, known) and is_stored_alike(written, known)
         # A later version may have no other columns, not even fewer: a dropped one would be NULL.
-        if not is_read_alike or (commit.version > read.version and not fits_into(known, written)):
+        if not is_read_alike or (version > read.version and not fits_into(known, written)):
             raise DeltaAnalysisException(
                 "DELTA_SCHEMA_CHANGED_WITH_VERSION",
-                f"Detected a schema change in version {commit.version} of {self.request.path}: the stream reads "
+                f"Detected a schema change in version {version} of {self.request.path}: the stream reads "
                 f"{simple_string(known)}, and from then on the table has {simple_string(written)}. Start the query "
                 "again from its checkpoint; if that fails too, with another one.",
-                parameters={"version": str(commit.version)},
+                parameters={"version": str(version)},
             )
 
     def _check_table(self, start: Mapping[str, Any]) -> None:

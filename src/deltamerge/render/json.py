@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
 from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.render.printable import printable_json
 
 
 def to_dict(data: MergeOutcome | MergeExplanation) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def to_dict(data: MergeOutcome | MergeExplanation) -> dict[str, Any]:
 
 def to_json(data: MergeOutcome | MergeExplanation) -> str:
     """Return a report or an explanation as JSON, indented by two spaces."""
-    return json.dumps(to_dict(data), ensure_ascii=False, indent=2)
+    return printable_json(to_dict(data))
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
@@ -12,6 +13,14 @@ from deltamerge.scan.column_mapping import as_logical
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
+
+
+def frame_metadata(field: StructField) -> dict[str, Any]:
+    """Return what frames have of a column's metadata: its comment, and its length.
+
+    By that Spark pads strings that CHAR is compared with.
+    """
+    return {key: value for key, value in field.metadata.items() if key in ("comment", CHAR_VARCHAR_TYPE)}
 
 
 def padded(value: Column, field: StructField) -> Column:

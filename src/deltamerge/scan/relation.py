@@ -8,14 +8,12 @@ from pyspark.sql.types import StructField
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.scan.char_padding import frame_metadata
 from deltamerge.scan.target import ScanColumns, target_frame
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import quote
-
-_DESCRIBED = ("comment", CHAR_VARCHAR_TYPE)
 
 
 def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None) -> DataFrame:
@@ -36,7 +34,5 @@ def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None
 
 
 def _described(field: StructField) -> Column:
-    """Return a column with its comment, and with its length, by which Spark pads strings that CHAR is compared with."""
-    described = {key: value for key, value in field.metadata.items() if key in _DESCRIBED}
-    column = F.col(quote(field.name))
+    described, column = frame_metadata(field), F.col(quote(field.name))
     return column.alias(field.name, metadata=described) if described else column

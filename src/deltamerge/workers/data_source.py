@@ -154,7 +154,7 @@ class LimitedStreamReader(TableStreamReader, _Limits):  # type: ignore[misc]
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # type: ignore[override]  # noqa: ANN401
         is_limited = not isinstance(limit, limits.ReadAllAvailable)
-        return dict(self._stream.latest_offset(start if is_limited else None, self._end))
+        return dict(self._stream.latest_offset(start, self._end, is_limited=is_limited))
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._end = dict(self._stream.latest_offset())
