@@ -17,7 +17,7 @@ from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.matched_rows import Place, pairing_rows, reading_staged
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, RowPairs, by_source_number, write_pairs
-from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
+from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows, taken
 
 TARGET: Asked = {"t0": ("id", pa.int64()), "t1": ("name", pa.string())}
 REST: dict[str, Place] = {"file": "file", "row": "row", "number": "source"}
@@ -245,12 +245,12 @@ def test_strings_in_pieces_that_one_array_would_not_hold(monkeypatch: pytest.Mon
     """Arrow would put them together before it takes rows of them."""
     column, places = pa.chunked_array([["a", None], ["b"]]), pa.array([2, None, 0, 1, 2])
     expected = column.take(places).to_pylist()
-    taken, original = [], matched_rows.taken
+    seen: list[pa.ChunkedArray] = []
 
-    def noting(one: pa.ChunkedArray, rows: object) -> pa.Array:
-        taken.append(one)
-        return original(one, rows)  # type: ignore[arg-type]
+    def noting(one: pa.ChunkedArray, rows: Any) -> Any:
+        seen.append(one)
+        return taken(one, rows)
 
     monkeypatch.setattr(matched_rows, "taken", noting)
     assert matched_rows._taken_in_pieces(column, places).to_pylist() == expected == ["b", None, "a", None, "b"]
-    assert taken == [column]
+    assert seen == [column]
