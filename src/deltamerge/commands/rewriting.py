@@ -17,6 +17,7 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata
 from deltamerge.log.add_file_stats import logical_rows
 from deltamerge.log.features.row_tracking import materialized_columns
+from deltamerge.log.packing import packed
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.row_tracking import tracked_frame
 from deltamerge.scan.target import ScanColumns, target_frame
@@ -76,19 +77,8 @@ def packed_partitions(
 ) -> list[list[AddFile]]:
     """Put the files of each partition together into bins of a size in bytes."""
     of_partitions = by_partition(snapshot, files, session_time_zone).values()
-    return [of_bin for of in of_partitions for of_bin in _packed(of, size)]
-
-
-def _packed(files: Iterable[AddFile], size: int) -> list[list[AddFile]]:
-    packed: list[list[AddFile]] = [[]]
-    filled = 0
-    for file in sorted(files, key=lambda one: one.size):
-        if packed[-1] and filled + file.size > size:
-            packed.append([])
-            filled = 0
-        packed[-1].append(file)
-        filled += file.size
-    return packed
+    by_size = (sorted(of, key=lambda file: file.size) for of in of_partitions)
+    return [of_bin for of in by_size for of_bin in packed(((file, file.size) for file in of), size)]
 
 
 def rewrite(

@@ -20,7 +20,7 @@ from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
 from deltamerge.storage.calls import SCHEMA, Call, answering, raise_error
 from deltamerge.storage.store import open_store
-from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles, absolute_path
 from deltamerge.storage.task_files import NotOpened, store_kind
 from deltamerge.workers.files import Files
 from deltamerge.workers.ranged_file import open_ranges
@@ -101,9 +101,7 @@ class TaskStore:
         return bool(self._rows(Call("exists", (path,)))[0]["size"])
 
     def absolute(self, path: str) -> str:
-        if SCHEME.match(path) or path.startswith("/"):
-            return path
-        return f"{self.root}/{path}" if path else self.root
+        return absolute_path(self.root, path)
 
     def open_input(self, path: str) -> IO[bytes]:
         size, end = self.end(path, _WHOLE_BYTES)

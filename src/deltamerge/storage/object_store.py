@@ -11,7 +11,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from deltamerge.storage.first_contact import FirstContact
-from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles, absolute_path
 from deltamerge.storage.task_files import NotOpened, store_kind
 from deltamerge.workers.files import Files
 from deltamerge.workers.obstore_client import reason_of
@@ -128,9 +128,7 @@ class ObjectStore:
         return True
 
     def absolute(self, path: str) -> str:
-        if SCHEME.match(path) or path.startswith("/"):
-            return path
-        return f"{self.root}/{path}" if path else self.root
+        return absolute_path(self.root, path)
 
     def open_input(self, path: str) -> IO[bytes]:
         key = self._key(path)

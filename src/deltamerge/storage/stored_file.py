@@ -10,6 +10,13 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 """A scheme counts only with a slash behind it: 'part:1.parquet' is a relative name."""
 
 
+def absolute_path(root: str, path: str) -> str:
+    """Return a path below a root as Spark takes it; one that is absolute stays as it is."""
+    if SCHEME.match(path) or path.startswith("/"):
+        return path
+    return f"{root}/{path}" if path else root
+
+
 @dataclass(frozen=True)
 class StoredFile:
     """A file as a listing shows it; `path` is relative to the table's root, decoded.

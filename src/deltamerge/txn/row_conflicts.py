@@ -14,6 +14,7 @@ from itertools import pairwise
 from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
+from deltamerge.log.features.deletion_vectors import deleted_positions
 from deltamerge.log.paths import canonical_path
 from deltamerge.txn.conflicts import WinningCommit
 
@@ -120,7 +121,7 @@ def resolve_rows(
             return None
         if is_removed and path in changes.added:
             continue
-        sets = [_positions(file, vectors) for file in states]
+        sets = [deleted_positions(file, vectors) for file in states]
         gone = BitMap64.union(*sets) - sets[0]
         back = BitMap64.union(BitMap64(), *(before - after for before, after in pairwise(sets)))
         if path in deleted:
@@ -135,7 +136,3 @@ def resolve_rows(
         elif not deletes_what_matched:
             to_check.append(RowsToCheck(states[0]))
     return Resolution(united, tuple(to_check))
-
-
-def _positions(file: AddFile, vectors: Mapping[str, BitMap64]) -> BitMap64:
-    return BitMap64() if file.deletion_vector is None else vectors[file.deletion_vector.unique_id]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
@@ -12,10 +12,12 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import physical_rows, with_wide_bounds
 from deltamerge.log.features.deletion_vectors import (
+    deleted_positions,
     read_deletion_vectors,
     relative_descriptor,
     vector_file_name,
 )
+from deltamerge.log.packing import packed
 from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.storage.store import Store
@@ -105,7 +107,7 @@ def write_deletion_vectors(
 
 def _extended(before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64, num_records: int) -> BitMap64:
     """Add newly deleted positions to those of a file's vector."""
-    old = BitMap64() if file.deletion_vector is None else before[file.deletion_vector.unique_id]
+    old = deleted_positions(file, before)
     if positions.max() >= num_records or not positions.isdisjoint(old):
         raise DeltaRuntimeException(
             "DELTA_DELETION_VECTOR_INVALID_ROW_INDEX",
@@ -118,27 +120,13 @@ def _extended(before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64
 
 def _write(store: Store, folder: str, vectors: list[BitMap64]) -> list[DeletionVectorDescriptor]:
     descriptors: list[DeletionVectorDescriptor] = []
-    for group in _groups(vectors):
+    serialized = ((len(positions), serialize(positions)) for positions in vectors)
+    for group in packed(((vector, len(vector[1])) for vector in serialized), _FILE_BYTES):
         file_id = uuid.uuid4()
-        packed = pack_vectors([data for _, data in group])
-        store.put_if_absent(f"{folder}/{vector_file_name(file_id)}", packed.content)
+        file = pack_vectors([data for _, data in group])
+        store.put_if_absent(f"{folder}/{vector_file_name(file_id)}", file.content)
         descriptors += [
             relative_descriptor(folder, file_id, place, cardinality)
-            for place, (cardinality, _) in zip(packed.places, group, strict=True)
+            for place, (cardinality, _) in zip(file.places, group, strict=True)
         ]
     return descriptors
-
-
-def _groups(vectors: list[BitMap64]) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield cardinalities and bytes of the vectors that share a file."""
-    group: list[tuple[int, bytes]] = []
-    size = 0
-    for positions in vectors:
-        data = serialize(positions)
-        if group and size + len(data) > _FILE_BYTES:
-            yield group
-            group, size = [], 0
-        group.append((len(positions), data))
-        size += len(data)
-    if group:
-        yield group

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
@@ -135,6 +135,11 @@ def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
     return positions
 
 
+def deleted_positions(file: AddFile, vectors: Mapping[str, BitMap64]) -> BitMap64:
+    """Return the positions that a file's vector deletes, from vectors by their unique ids."""
+    return BitMap64() if file.deletion_vector is None else vectors[file.deletion_vector.unique_id]
+
+
 def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[str, AddFile]]:
     """Return the rows that another deletion vector deletes from a file or restores.
 
@@ -144,10 +149,7 @@ def vector_changes(store: Store, before: AddFile, after: AddFile) -> list[tuple[
     """
     vectors = (file.deletion_vector for file in (before, after) if file.deletion_vector is not None)
     found = read_deletion_vectors(store, vectors)
-    old, new = (
-        BitMap64() if file.deletion_vector is None else found[file.deletion_vector.unique_id]
-        for file in (before, after)
-    )
+    old, new = deleted_positions(before, found), deleted_positions(after, found)
     return [
         (change_type, with_only(store, after, rows))
         for change_type, rows in (("delete", new - old), ("insert", old - new))

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import rows_about
+from deltamerge.log.packing import packed
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution, file_form
 from deltamerge.merge.executors.key_matching import Pairs
@@ -208,14 +209,7 @@ def _groups(changes: ArrowChanges, changed: Sequence[Pairs]) -> Iterator[list[Pa
     """Put files together whose updated rows go into one new file, which is not too large unless one file has more."""
     limit = changes.lookup.execution.limits.pairs_of_a_file
     most = min(rows_of_a_file(changes.lookup.execution) or limit, limit)
-    group: list[Pairs] = []
-    for pairs in changed:
-        if group and sum(map(changes.updated, group)) + changes.updated(pairs) > most:
-            yield group
-            group = []
-        group.append(pairs)
-    if group:
-        yield group
+    return packed(((pairs, changes.updated(pairs)) for pairs in changed), most)
 
 
 def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tuple[WrittenFiles, RowCounts]:

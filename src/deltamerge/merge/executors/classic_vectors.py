@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import physical_rows, rows_about
+from deltamerge.log.packing import packed
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.target_scan import target_side
 from deltamerge.merge.executors.touched_files import TouchedFiles, find_touched_rows
@@ -62,15 +63,6 @@ def delete_rows(
 
 
 def _groups(execution: Execution, files: Sequence[AddFile]) -> Iterator[tuple[AddFile, ...]]:
-    """Yield as many files at a time as the driver takes positions of, at least one."""
-    group: list[AddFile] = []
-    rows = 0
-    for file in files:
-        more = physical_rows(execution.table.store, file)
-        if group and rows + more > execution.limits.positions:
-            yield tuple(group)
-            group, rows = [], 0
-        group.append(file)
-        rows += more
-    if group:
-        yield tuple(group)
+    """Return as many files at a time as the driver takes positions of, at least one."""
+    sized = ((file, physical_rows(execution.table.store, file)) for file in files)
+    return map(tuple, packed(sized, execution.limits.positions))

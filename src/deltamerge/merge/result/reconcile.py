@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.features.deletion_vectors import read_deletion_vectors, with_only
+from deltamerge.log.features.deletion_vectors import deleted_positions, read_deletion_vectors, with_only
 from deltamerge.log.paths import canonical_path
 from deltamerge.merge.analysis.spark_analysis import holds_subquery
 from deltamerge.merge.executors.execution import Execution
@@ -75,11 +75,7 @@ def _deleted(changes: MergeChanges, root: str, shared: set[str]) -> dict[str, Bi
     pairs = {path: files for path, files in pairs.items() if path in shared}
     vectors = [file.deletion_vector for files in pairs.values() for file in files]
     found = read_deletion_vectors(changes.execution.table.store, [v for v in vectors if v is not None])
-
-    def rows(file: AddFile) -> BitMap64:
-        return BitMap64() if file.deletion_vector is None else found[file.deletion_vector.unique_id]
-
-    return {path: rows(new) - rows(old) for path, (old, new) in pairs.items()}
+    return {path: deleted_positions(new, found) - deleted_positions(old, found) for path, (old, new) in pairs.items()}
 
 
 def _reads_any(changes: MergeChanges, prepared: PreparedCommit, rows: Sequence[RowsToCheck]) -> bool:
