@@ -9,8 +9,14 @@ import pytest
 
 import deltamerge
 from deltamerge import DeltaTable, write_delta
+from deltamerge.api import new_tables
 from deltamerge.api.save_frame import Save, save_as_table, save_to_path
-from deltamerge.exceptions import DeltaAnalysisException, DeltaError, DeltaIllegalArgumentException
+from deltamerge.exceptions import (
+    CommitStateUnknownException,
+    DeltaAnalysisException,
+    DeltaError,
+    DeltaIllegalArgumentException,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,3 +160,34 @@ def test_clustering_columns_of_a_table_that_is_there(spark: SparkSession, tmp_pa
             save_as_table(rows, name, Save("delta", mode, cluster_by=(("a",),)))
         save_as_table(rows, name, Save("delta", mode, cluster_by=(("B",),)))
     assert DeltaTable.forName(spark, name).detail().collect()[0].clusteringColumns == ["b"]
+
+
+@pytest.mark.parametrize("error", [CommitStateUnknownException, OSError])
+def test_an_entry_stays_where_the_table_may_be_there(
+    spark: SparkSession, name: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A managed table's folder goes with its entry, and with it the files of a commit that may have landed."""
+
+    def lost(*_: object, **__: object) -> None:
+        raise error("DELTA_UNKNOWN", "no answer") if error is CommitStateUnknownException else error("no answer")
+
+    monkeypatch.setattr(new_tables, "create_table", lost)
+    with pytest.raises(error, match="no answer"):
+        deltamerge.sql(spark, f"CREATE TABLE {name} USING delta AS SELECT 1 AS id")
+    assert spark.catalog.tableExists(name) == (error is CommitStateUnknownException)
+
+
+def test_an_entry_that_cannot_be_taken_out_hides_no_error(
+    spark: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unreachable(_: object) -> bool:
+        raise OSError("no answer")
+
+    def lost(*_: object, **__: object) -> None:
+        monkeypatch.setattr(new_tables, "table_exists", unreachable)
+        raise OSError("no space")
+
+    monkeypatch.setattr(new_tables, "create_table", lost)
+    with pytest.raises(OSError, match="no space"):
+        deltamerge.sql(spark, f"CREATE TABLE {name} USING delta AS SELECT 1 AS id")
+    assert "stays in the catalog" in caplog.text

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable as DeltaRs
 
@@ -321,6 +322,27 @@ def test_a_new_table_in_the_place_of_another(spark: SparkSession, tmp_path: Path
         "WRITE",
         "CREATE TABLE",
     ]
+
+
+def test_parameters_of_numpy_and_lists(run: Run) -> None:
+    run("CREATE TABLE @t USING delta (SELECT id, CAST(id AS DOUBLE) AS v FROM range(5))")
+    run("UPDATE @t SET v = :v WHERE id = :id", {"v": np.float64(3.5), "id": np.int64(3)})
+    run("DELETE FROM @t WHERE array_contains(:ids, id) OR v = :v", {"ids": [1, np.int32(2)], "v": np.float32(4.0)})
+    assert sorted(run("SELECT * FROM @t")) == [(0, 0.0), (3, 3.5)]
+
+
+def test_values_of_partitions_are_cast_to_their_columns(spark: SparkSession, tmp_path: Path, run: Run) -> None:
+    """Compared with a number, strings would be: other partitions would match, or fail."""
+    run("CREATE TABLE @t (v INT, p STRING, c CHAR(3), f FLOAT) USING delta PARTITIONED BY (p, c, f)")
+    run("INSERT INTO @t VALUES (1, '1', 'a', 0.5), (2, '01', 'a', 0.1), (3, 'eu', 'b', 0.1), (4, NULL, 'b', 0.1)")
+    run("INSERT OVERWRITE @t PARTITION (p = 1, c = 'a', f = 0.5) SELECT 9")
+    run("INSERT OVERWRITE @t PARTITION (P = 01, c = 'a', f) SELECT 8, 0.25F")
+    assert sorted(run("SELECT v, p FROM @t")) == [(2, "01"), (3, "eu"), (4, None), (8, "1")]
+    run("INSERT OVERWRITE @t PARTITION (f = 0.1, c = 'b', p = '') SELECT 7")
+    assert sorted(run("SELECT v, p FROM @t")) == [(2, "01"), (3, "eu"), (7, None), (8, "1")]
+    for clause in ("(v = 1)", "(v)", "(p = 1, v = 2)"):
+        with pytest.raises(DeltaAnalysisException, match="NON_PARTITION_COLUMN"):
+            run(f"INSERT OVERWRITE @t PARTITION {clause} SELECT 1, 'a', 0.1F")
 
 
 def test_partitions_are_overwritten(spark: SparkSession, tmp_path: Path, run: Run) -> None:

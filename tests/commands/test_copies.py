@@ -130,6 +130,16 @@ def test_convert_takes_all_files(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(convert().toDF().collect()) == [(i, i % 2) for i in range(10)]
 
 
+def test_convert_a_folder_whose_name_is_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    path, sibling = tmp_path / "run[1]", tmp_path / "run1"
+    for folder, columns in ((path, "id"), (sibling, "id AS other")):
+        spark.range(3).selectExpr(columns).coalesce(1).write.parquet(str(tmp_path / "made"))
+        (tmp_path / "made").rename(folder)
+        next(folder.glob("*.parquet")).rename(folder / "{a}.parquet")
+    converted = DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert sorted(row.id for row in converted.toDF().collect()) == [0, 1, 2]
+
+
 def test_convert_with_the_sessions_properties(spark: SparkSession, tmp_path: Path) -> None:
     path, default = str(tmp_path / "t"), "spark.databricks.delta.properties.defaults."
     spark.range(10).selectExpr("id", "id AS `a b`", "id % 2 AS p").write.partitionBy("p").parquet(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.register import registered_on_demand
 from deltamerge.commands.auto_compact import compact_after
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import CommitStateUnknownException, DeltaAnalysisException
 from deltamerge.log.features.column_mapping import MAX_COLUMN_ID
 from deltamerge.log.features.row_tracking import COLUMN_NAMES
 from deltamerge.log.snapshot import table_exists
@@ -25,6 +26,8 @@ from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.property_names import named_properties
 from deltamerge.write.table_writer import NO_NOTES, NO_OPTIONS, CommitNotes, create_table
+
+logger = logging.getLogger("deltamerge.api.new_tables")
 
 # What a table gives itself, which no statement names.
 _OWN_PROPERTIES = frozenset({MAX_COLUMN_ID, *COLUMN_NAMES})
@@ -117,11 +120,23 @@ def recorded(place: Place, schema: StructType, comment: str | None, *, requires_
     is_new = _record(place, schema, comment, requires_entry=requires_entry)
     try:
         yield
-    except BaseException:
-        # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
-        if is_new and (place.given is not None or not table_exists(place.table.store)):
-            place.table.spark.sql(f"DROP TABLE IF EXISTS {quote_name(place.name)}")
+    except CommitStateUnknownException:
+        # The table may be there: its entry stays, and with it a managed table's folder.
         raise
+    except BaseException:
+        if is_new:
+            _take_out(place)
+        raise
+
+
+def _take_out(place: Place) -> None:
+    """Take a table that was not made out of the catalog; what fails here hides no error of its making."""
+    try:
+        # Another session may have created the table meanwhile; a managed one's folder goes with its entry.
+        if place.given is not None or not table_exists(place.table.store):
+            place.table.spark.sql(f"DROP TABLE IF EXISTS {quote_name(place.name)}")
+    except Exception:
+        logger.warning("the entry of %s stays in the catalog", quote_name(place.name), exc_info=True)
 
 
 def check_place(place: Place) -> None:

@@ -26,6 +26,7 @@ from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import table_exists
+from deltamerge.scan.paths import spark_path
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import settings_below
@@ -184,7 +185,7 @@ def _check_values(
 
 def _schema(table: Table, files: Sequence[StoredFile], partition_schema: StructType) -> StructType:
     """Return the columns of all files together, then the partition columns."""
-    paths = [table.store.absolute(file.path) for file in files]
+    paths = [spark_path(table, file.path) for file in files]
     read = table.spark.read.option("mergeSchema", "true").parquet(*paths).schema
     partitions = {name.lower() for name in partition_schema.names}
     return StructType([*(f for f in read.fields if f.name.lower() not in partitions), *partition_schema.fields])

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql.types import BinaryType, CharType, DataType, MapType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import DataType, MapType, StructField, StructType, VariantType
 
 from deltamerge.merge.source.rows_at_fault import may_not_fit, unfit_key
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
+from deltamerge.write.stored_values import stored_sql
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,7 @@ class ColumnPair:
         cast = "TRY_CAST" if may_not_fit(self.source.dataType, self.target.dataType) else "CAST"
         if self.source.dataType != self.target.dataType:
             value = f"{cast}({value} AS {self.target.dataType.simpleString()})"
-        limited = DataType.fromDDL(self.target.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
-        if isinstance(limited, CharType):
-            value = f"rpad({value}, greatest(length({value}), {limited.length}), ' ')"
-        may_be_null = self.is_partition and isinstance(self.target.dataType, (BinaryType, StringType))
-        return f"CASE WHEN length({value}) > 0 THEN {value} END" if may_be_null else value
+        return stored_sql(value, self.target, is_partition=self.is_partition)
 
     def key(self, side: str = "") -> Column:
         """Return a key of the source as a scan of the target returns it; one that it cannot store fails the job.

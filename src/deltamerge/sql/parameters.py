@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from numbers import Integral, Real
 from typing import Any
 
 from deltamerge.exceptions import DeltaAnalysisException
@@ -44,7 +45,9 @@ def literal(value: object) -> str:
     """Return a value as a literal of Spark's SQL."""
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).upper()
-    if isinstance(value, (int, float, Decimal)):
+    if isinstance(value, (list, tuple)):
+        return f"array({', '.join(map(literal, value))})"
+    if isinstance(value, (Real, Decimal)):
         number = _number(value)
         # After a minus a second one would begin a comment.
         return f"({number})" if number.startswith("-") else number
@@ -60,12 +63,13 @@ def literal(value: object) -> str:
     raise TypeError(f"A parameter's value must be a string, a number, a date or the like, found {type(value)}")
 
 
-def _number(value: float | Decimal) -> str:
-    if isinstance(value, int):
-        return f"{value}L" if abs(value) >= 2**31 else str(value)
+def _number(value: Real | Decimal) -> str:
+    """Return a number's literal; NumPy's are subclasses of Python's, and print otherwise."""
     if isinstance(value, Decimal):
         return f"{value:f}BD"
-    return f"{value!r}D" if math.isfinite(value) else f"DOUBLE('{value}')"
+    if isinstance(value, Integral):
+        return f"{int(value)}L" if abs(int(value)) >= 2**31 else str(int(value))
+    return f"{float(value)!r}D" if math.isfinite(value) else f"DOUBLE('{float(value)}')"
 
 
 def _unbound(name: str) -> DeltaAnalysisException:

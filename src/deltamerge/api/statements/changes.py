@@ -29,6 +29,7 @@ from deltamerge.sql.statements.changes import with_defaults
 from deltamerge.write.align import named_by_position
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
+from deltamerge.write.stored_values import stored_sql
 from deltamerge.write.table_writer import FrameWrite
 
 
@@ -92,16 +93,29 @@ def _insert(statement: InsertRows, session_mode: str | None, found: DeltaTable) 
     """Return what an INSERT does to the rows that are there."""
     condition = statement.replace_where
     if condition is None and statement.overwrites and not _is_dynamic(found, session_mode):
-        condition = _partitions(statement)
+        condition = _partitions(statement, found)
     overwrites = statement.overwrites or condition is not None
     kind = write_kind(overwrites, condition, overwrites_schema=False, mode=None, session_mode=session_mode)
     return FrameWrite(kind, None if condition is None else Expression(condition))
 
 
-def _partitions(statement: InsertRows) -> str | None:
+def _partitions(statement: InsertRows, found: DeltaTable) -> str | None:
     """Return the condition of the partitions that a statement names with their values."""
-    fixed = [f"{quote(name)} <=> {value}" for name, value in statement.partition if value is not None]
-    return " AND ".join(fixed) or None
+    fixed = _fixed_values(statement, spark_schema(found.table.snapshot()))
+    return " AND ".join(f"{quote(name)} <=> {value}" for name, value in fixed.items()) or None
+
+
+def _fixed_values(statement: InsertRows, schema: StructType) -> dict[str, str]:
+    """Return SQL for the values of partition columns that a statement names, as they are stored.
+
+    Spark: a value is cast to its column's type, not the column to the value's.
+    """
+    fields = {field.name.lower(): field for field in schema.fields}
+    given = [(fields[name.lower()], value) for name, value in statement.partition if value is not None]
+    return {
+        field.name: stored_sql(f"CAST({value} AS {field.dataType.simpleString()})", field, is_partition=True)
+        for field, value in given
+    }
 
 
 def _is_dynamic(found: DeltaTable, session_mode: str | None) -> bool:
@@ -117,9 +131,10 @@ def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows, *, ev
     """
     schema = spark_schema(found.table.snapshot())
     spelled = {name.lower(): name for name in schema.names}
-    fixed = {spelled.get(name.lower(), name): value for name, value in statement.partition if value is not None}
-    names = [name for name in schema.names if name not in fixed]
     _check_named(statement, spelled)
+    _check_partitions(statement, found.table.snapshot().metadata.partition_columns)
+    fixed = _fixed_values(statement, schema)
+    names = [name for name in schema.names if name not in fixed]
     if statement.columns:
         names = [spelled.get(parts[-1].lower(), parts[-1]) for parts in statement.columns]
     defaults = {field.name: field.metadata.get(CURRENT_DEFAULT) for field in schema.fields}
@@ -143,6 +158,19 @@ def _check_named(statement: InsertRows, known: Mapping[str, str]) -> None:
                 "UNRESOLVED_COLUMN.WITH_SUGGESTION",
                 f"A column with name {quote(name)} cannot be resolved. Did you mean one of the following? [{choice}].",
                 parameters={"objectName": quote(name), "proposal": choice},
+            )
+
+
+def _check_partitions(statement: InsertRows, columns: Sequence[str]) -> None:
+    """Refuse columns in the PARTITION clause that are no partition columns."""
+    known = {name.lower() for name in columns}
+    for name, _ in statement.partition:
+        if name.lower() not in known:
+            raise DeltaAnalysisException(
+                "NON_PARTITION_COLUMN",
+                f"PARTITION clause cannot contain the non-partition column: {quote(name)}. The partition columns are "
+                f"[{', '.join(map(quote, columns))}].",
+                parameters={"columnName": quote(name)},
             )
 
 

@@ -75,7 +75,7 @@ def _read_definition(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
         table = _read_columns(cursor, table)
     while (changed := _read_clause(cursor, table)) is not None:
         table = changed
-    if cursor.accept("AS") or cursor.peek() in _QUERIES:
+    if cursor.accept("AS") or cursor.peek() in (*_QUERIES, "("):
         return replace(table, query=read_rest(cursor, f"{_WHERE} AS"))
     read_end(cursor, _WHERE)
     return table
