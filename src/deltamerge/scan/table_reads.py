@@ -76,6 +76,11 @@ def surely_reads_table(frame: DataFrame, table: Table) -> bool:
     return any(may_be_below(place, root) for place in places)
 
 
+def has_hidden_reads(frame: DataFrame) -> bool:
+    """Return whether a frame over Connect has subqueries, of which nothing shows what they read."""
+    return is_connect(frame.sparkSession) and "Subquery" in physical_plan(frame)
+
+
 def _places_of(leaf: JavaObject, spark: SparkSession) -> list[str]:
     """Return where a leaf reads: a table's folder, or the first of its files, which are all of one table."""
     kind = leaf.getClass().getSimpleName()

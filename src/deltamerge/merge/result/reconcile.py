@@ -16,7 +16,7 @@ from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_stopped
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.scan.table_reads import reads_table, surely_reads_table
+from deltamerge.scan.table_reads import has_hidden_reads, reads_table, surely_reads_table
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit
 from deltamerge.txn.conflicts import WinningCommit, files_to_read
@@ -57,8 +57,9 @@ def reconciled(
 
 
 def reads_target(execution: Execution) -> bool:
-    """Return whether the source reads the target, or a subquery among the values may: then any row may matter."""
-    return _has_subqueries(execution) or surely_reads_table(execution.merge.statement.source, execution.table)
+    """Return whether the source reads the target, or a subquery may: then any row may matter."""
+    source = execution.merge.statement.source
+    return _has_subqueries(execution) or surely_reads_table(source, execution.table) or has_hidden_reads(source)
 
 
 def _has_subqueries(execution: Execution) -> bool:
