@@ -124,6 +124,7 @@ def recorded(place: Place, schema: StructType, comment: str | None, *, requires_
         # The table may be there: its entry stays, and with it a managed table's folder.
         raise
     except BaseException:
+        # Whatever ends it, also Ctrl-C: nothing is committed, and the entry would name no table.
         if is_new:
             _take_out(place)
         raise
@@ -136,6 +137,7 @@ def _take_out(place: Place) -> None:
         if place.given is not None or not table_exists(place.table.store):
             place.table.spark.sql(f"DROP TABLE IF EXISTS {quote_name(place.name)}")
     except Exception:
+        # The store or the catalog may fail in any way; the error of the table's making is the one to report.
         logger.warning("the entry of %s stays in the catalog", quote_name(place.name), exc_info=True)
 
 

@@ -14,6 +14,7 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.outcome import Progress
 from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys
 from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
@@ -144,7 +145,7 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
 
 def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
     """Return the merge of rows of which each key has one."""
-    columns = _Columns.of(table, rows)
+    columns = _Columns.of(table.table.snapshot(), rows)
     on = " AND ".join(_same_key(pair, rules.null_safe) for pair in columns.pairs("keys", rules.keys))
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
     newer = _is_newer(columns, rules.order_by)
@@ -158,7 +159,7 @@ def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMe
 
 def _latest_rows(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DataFrame:
     """Return a source's latest row of each key; no job runs."""
-    columns = _Columns.of(table, source)
+    columns = _Columns.of(table.table.snapshot(), source)
     for name in rules.order_by:
         columns.of_source(name, "order_by")
     return one_row_per_key(source, columns.pairs("keys", rules.keys), rules.order_by, rules.null_safe)
@@ -180,8 +181,7 @@ class _Columns:
     partitions: tuple[str, ...]
 
     @staticmethod
-    def of(table: DeltaTable, source: DataFrame) -> _Columns:
-        snapshot = table.table.snapshot()
+    def of(snapshot: Snapshot, source: DataFrame) -> _Columns:
         partitions = snapshot.metadata.partition_columns
         return _Columns(spark_schema(snapshot), source.schema, source.sparkSession, partitions)
 
@@ -233,14 +233,15 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
             "`quarantine` checks the source's values as they are. Leave `ignore_nulls` out, and give `update` and "
             "`insert` columns, not values.",
         )
-    columns = _Columns.of(table, source)
+    snapshot = table.table.snapshot()
+    columns = _Columns.of(snapshot, source)
     written = WrittenColumns(
         keys=columns.pairs("keys", rules.keys),
         update=columns.written("update", rules.update),
         insert=columns.written("insert", rules.insert),
         null_safe=rules.null_safe,
     )
-    given, configuration = rules.delete_when, table.table.snapshot().metadata.configuration
+    given, configuration = rules.delete_when, snapshot.metadata.configuration
     is_deleted = F.expr(given) if isinstance(given, str) else given
     return judge(source.alias("s"), columns.target, configuration, written, is_deleted)
 

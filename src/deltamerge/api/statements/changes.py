@@ -18,6 +18,7 @@ from deltamerge.api.write_delta import write_frame
 from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.commands.delete_update import delete, truncate, update
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.explain import explain_merge
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import conf_value, merge_conf
@@ -83,25 +84,26 @@ def run_insert(tables: Tables, found: DeltaTable, statement: InsertRows) -> Data
             parameters={"tableName": found.table.name},
         )
     evolves = statement.schema_evolution or merge_conf(tables.spark).schema_auto_merge
-    rows = insert_frame(tables, found, statement, evolves=evolves)
-    asked = _insert(statement, conf_value(tables.spark, PARTITION_OVERWRITE_MODE), found)
+    snapshot = found.table.snapshot()
+    rows = insert_frame(tables, found, snapshot, statement, evolves=evolves)
+    asked = _insert(statement, conf_value(tables.spark, PARTITION_OVERWRITE_MODE), snapshot)
     write_frame(found.table, rows, replace(asked, merges_schema=evolves))
     return frames.nothing(tables.spark)
 
 
-def _insert(statement: InsertRows, session_mode: str | None, found: DeltaTable) -> FrameWrite:
+def _insert(statement: InsertRows, session_mode: str | None, snapshot: Snapshot) -> FrameWrite:
     """Return what an INSERT does to the rows that are there."""
     condition = statement.replace_where
-    if condition is None and statement.overwrites and not _is_dynamic(found, session_mode):
-        condition = _partitions(statement, found)
+    if condition is None and statement.overwrites and not _is_dynamic(snapshot, session_mode):
+        condition = _partitions(statement, spark_schema(snapshot))
     overwrites = statement.overwrites or condition is not None
     kind = write_kind(overwrites, condition, overwrites_schema=False, mode=None, session_mode=session_mode)
     return FrameWrite(kind, None if condition is None else Expression(condition))
 
 
-def _partitions(statement: InsertRows, found: DeltaTable) -> str | None:
+def _partitions(statement: InsertRows, schema: StructType) -> str | None:
     """Return the condition of the partitions that a statement names with their values."""
-    fixed = _fixed_values(statement, spark_schema(found.table.snapshot()))
+    fixed = _fixed_values(statement, schema)
     return " AND ".join(f"{quote(name)} <=> {value}" for name, value in fixed.items()) or None
 
 
@@ -118,21 +120,23 @@ def _fixed_values(statement: InsertRows, schema: StructType) -> dict[str, str]:
     }
 
 
-def _is_dynamic(found: DeltaTable, session_mode: str | None) -> bool:
+def _is_dynamic(snapshot: Snapshot, session_mode: str | None) -> bool:
     """Return whether an overwrite replaces only the partitions that get rows."""
-    return (session_mode or "").lower() == "dynamic" and bool(found.table.snapshot().metadata.partition_columns)
+    return (session_mode or "").lower() == "dynamic" and bool(snapshot.metadata.partition_columns)
 
 
-def insert_frame(tables: Tables, found: DeltaTable, statement: InsertRows, *, evolves: bool) -> DataFrame:
+def insert_frame(
+    tables: Tables, found: DeltaTable, snapshot: Snapshot, statement: InsertRows, *, evolves: bool
+) -> DataFrame:
     """Return the rows of an INSERT under the names of the table's columns.
 
     Args:
         evolves: Whether the table gets the columns that it lacks.
     """
-    schema = spark_schema(found.table.snapshot())
+    schema = spark_schema(snapshot)
     spelled = {name.lower(): name for name in schema.names}
     _check_named(statement, spelled)
-    _check_partitions(statement, found.table.snapshot().metadata.partition_columns)
+    _check_partitions(statement, snapshot.metadata.partition_columns)
     fixed = _fixed_values(statement, schema)
     names = [name for name in schema.names if name not in fixed]
     if statement.columns:
