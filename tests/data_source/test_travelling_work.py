@@ -18,7 +18,15 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from deltamerge.data_source.reading import plan_read, schema_of
 from deltamerge.data_source.stream_reading import open_stream
 from deltamerge.data_source.writing import abort_write, commit_batch, commit_write, plan_write
-from deltamerge.exceptions import DeltaAnalysisException, DeltaConcurrentModificationException, DeltaRuntimeException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaConcurrentModificationException,
+    DeltaRuntimeException,
+    DeltaTableException,
+)
+from deltamerge.log.checkpoint.writing import write_checkpoint
+from deltamerge.log.snapshot import load_snapshot
+from deltamerge.storage.store import open_store
 from deltamerge.workers.data_source import StreamWriter, TableReader, TableWriter
 
 PARTITIONS = Path(__file__).parents[1] / "data" / "tables" / "partitions"
@@ -242,3 +250,16 @@ def test_a_stream_that_goes_on_in_a_table_of_another_form(tmp_path: Path, limit:
         again.parts(first, again.latest_offset())
     with pytest.raises(DeltaAnalysisException, match="DELTA_SCHEMA_CHANGED_WITH_VERSION"):
         open_stream(options, SETTINGS, SCHEMA).latest_offset(first)
+
+
+def test_a_stream_whose_begin_was_cleaned_up(tmp_path: Path) -> None:
+    for number in range(3):
+        writer = TableWriter(*plan_write({"path": str(tmp_path)}, SETTINGS, SCHEMA, overwrite=False))
+        commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(number)]))])
+    write_checkpoint(load_snapshot(open_store(str(tmp_path))), 0)
+    for number in range(2):
+        (tmp_path / "_delta_log" / f"{number:020d}.json").unlink()
+    stream = open_stream({"path": str(tmp_path)}, SETTINGS, SCHEMA)
+    start = {**stream.latest_offset(), "reservoirVersion": 1}
+    with pytest.raises(DeltaTableException, match=r"was cleaned up.*with another checkpoint location"):
+        stream.latest_offset(start)

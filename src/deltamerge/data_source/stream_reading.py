@@ -132,9 +132,25 @@ class TableStream:
         begin = Offset.of_json(start)
         # The commits from the first one on are looked at as they are read.
         if begin.version <= self.read.snapshot.version and not self.is_checked:
-            self._check_schema(begin.version, self._snapshot(begin.version).metadata)
+            self._check_schema(begin.version, self._began_with(begin.version).metadata)
         self.is_checked = True
         return begin
+
+    def _began_with(self, version: int) -> Snapshot:
+        try:
+            return self._snapshot(version)
+        except DeltaTableException as error:
+            if error.getCondition() != "DELTA_VERSION_NOT_FOUND":
+                raise
+            raise self._cleaned_up(version) from error
+
+    def _cleaned_up(self, version: int) -> DeltaTableException:
+        return DeltaTableException(
+            "DELTA_VERSION_NOT_FOUND",
+            f"The stream needs version {version} of {self.request.path}, whose commit was cleaned up. Start it anew, "
+            "with another checkpoint location.",
+            parameters={"userVersion": str(version)},
+        )
 
     def _initial(self) -> Offset:
         version, timestamp = self.request.options.get("startingversion"), self.request.milliseconds("startingTimestamp")
@@ -200,12 +216,7 @@ class TableStream:
         try:
             commit = read_commit(self.request.store, version)
         except FileNotFoundError as error:
-            raise DeltaTableException(
-                "DELTA_VERSION_NOT_FOUND",
-                f"The stream needs version {version} of {self.request.path}, whose commit was cleaned up. Start it "
-                "anew, with another checkpoint location.",
-                parameters={"userVersion": str(version)},
-            ) from error
+            raise self._cleaned_up(version) from error
         metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
             self._check_schema(version, metadata)
