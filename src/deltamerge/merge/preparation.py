@@ -34,7 +34,7 @@ from deltamerge.scan.changes import MERGE_ACTION
 from deltamerge.spark import column_times
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.functions import replaced_operators
-from deltamerge.spark.session import conf_value, runs_in_local_mode
+from deltamerge.spark.session import conf_value, effective_value, runs_in_local_mode
 from deltamerge.sql.current_time import fix_current_time, names_time
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.storage.store import Store
@@ -103,7 +103,8 @@ def _evaluated_sql(statement: MergeStatement, schema: StructType, configuration:
 
 
 def _session_facts(spark: SparkSession, store: Store) -> SessionFacts:
-    rebase = conf_value(spark, "spark.sql.parquet.datetimeRebaseModeInRead") or "CORRECTED"
+    # It also has the name of Spark 3's, which only Spark resolves.
+    rebase = effective_value(spark, "spark.sql.parquet.datetimeRebaseModeInRead") or "CORRECTED"
     records = int(conf_value(spark, "spark.sql.files.maxRecordsPerFile") or 0)
     return SessionFacts(
         compression=conf_value(spark, "spark.sql.parquet.compression.codec") or "snappy",

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pyspark.sql import SparkSession, datasource
 
 from deltamerge.spark.config import KEYS
-from deltamerge.spark.session import SPARK_ERRORS, conf_value, errors_not_logged, is_connect, settings_below
+from deltamerge.spark.held_settings import set_if_allowed
+from deltamerge.spark.session import (
+    COMPUTED_DEFAULTS,
+    SPARK_ERRORS,
+    conf_value,
+    effective_value,
+    errors_not_logged,
+    is_connect,
+    settings_below,
+)
 from deltamerge.workers.data_source import PUSHES_FILTERS
 
 _PREFIXES = ("spark.databricks.delta.", "spark.deltamerge.", "spark.hadoop.fs.", "fs.")
@@ -73,12 +82,12 @@ def source_settings(spark: SparkSession) -> dict[str, str]:
     Where Spark pushes filters down to Python, it is asked to.
     """
     if hasattr(datasource, "Filter") and conf_value(spark, PUSHES_FILTERS) in (None, "false"):
-        spark.conf.set(PUSHES_FILTERS, "true")
+        set_if_allowed(spark, PUSHES_FILTERS, "true")
     settings = {key: value for prefix in _PREFIXES for key, value in settings_below(spark, prefix).items()}
     for key in _OF_ONE_WRITE:
         settings.pop(key, None)
     for key in (*_KEYS, PUSHES_FILTERS):
-        value = conf_value(spark, key)
+        value = (effective_value if key in COMPUTED_DEFAULTS else conf_value)(spark, key)
         if value is not None:
             settings[key] = value
     if not is_connect(spark):

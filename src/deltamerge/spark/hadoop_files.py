@@ -8,12 +8,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.spark.session import session_identity
 from deltamerge.storage.hadoop_store import ATOMIC_RENAME, FoundFile
 
 # Hadoop would ask a name node that does not answer for minutes.
@@ -34,8 +34,9 @@ _CLIENT = {
 _MOST_SENT_BYTES = 1 << 20
 
 _lock = threading.Lock()
-# A file system holds connections, so that a session has one of each.
-_opened: WeakKeyDictionary[SparkSession, dict[str, Any]] = WeakKeyDictionary()
+# A file system holds connections, and Hadoop never lets go of one, so that a session has one of each. All batches of a
+# stream have one session, but each has a Python object of its own for it.
+_opened: dict[tuple[str, str], Any] = {}
 
 
 class JvmFiles:
@@ -51,11 +52,11 @@ class JvmFiles:
             self._conf.set(key, value)
         self._root = self._jvm.org.apache.hadoop.fs.Path(url).toUri()
         self._url = url
+        place = session_identity(spark), url
         with _lock:
-            opened = _opened.setdefault(spark, {})
-            if url not in opened:
-                opened[url] = self._open()
-        self._system = opened[url]
+            if place not in _opened:
+                _opened[place] = self._open()
+            self._system = _opened[place]
         self._root = self._system.getUri()
         scheme, authority = str(self._root.getScheme()), self._root.getAuthority()
         self.url = f"{scheme}:" if authority is None else f"{scheme}://{authority}"

@@ -6,12 +6,11 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.spark.session import SPARK_ERRORS, conf_value, is_connect, is_refusal
+from deltamerge.spark.session import SPARK_ERRORS, conf_value, is_refusal, session_identity
 
 logger = logging.getLogger("deltamerge.spark.held_settings")
 
@@ -46,8 +45,14 @@ _held: dict[tuple[str, str], tuple[int, str | None]] = {}
 
 def for_reading(spark: SparkSession) -> dict[str, str]:
     """Return the settings to hold while the table's files are read."""
-    is_checked = (conf_value(spark, _FORMAT_CHECK) or "false").lower() != "false"
+    # Where another thread holds it, that thread's end would turn it on again.
+    is_checked = (conf_value(spark, _FORMAT_CHECK) or "false").lower() != "false" or _is_held(spark, _FORMAT_CHECK)
     return {**_READING_MANY_FILES, _FORMAT_CHECK: "false"} if is_checked else _READING_MANY_FILES
+
+
+def _is_held(spark: SparkSession, key: str) -> bool:
+    with _lock:
+        return bool(_held) and (session_identity(spark), key) in _held
 
 
 def for_merging(spark: SparkSession) -> dict[str, str]:
@@ -64,7 +69,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str], *, are_ne
     Args:
         are_needed: Whether a setting that the session refuses is an error; else it is left as it is.
     """
-    session = _identity(spark) if settings else ""
+    session = session_identity(spark) if settings else ""
     with ExitStack() as held:
         for key, value in settings.items():
             with _lock:
@@ -74,14 +79,15 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str], *, are_ne
                 _held[session, key] = (holders + 1, before)
                 # From here on it is put back, also where setting it fails or is interrupted.
                 held.callback(_release, spark, session, key)
-                if not holders and not _is_set(spark, key, value):
+                if not holders and not set_if_allowed(spark, key, value):
                     del _held[session, key]
                     if are_needed:
                         raise _setting_refused(key, value)
         yield
 
 
-def _is_set(spark: SparkSession, key: str, value: str) -> bool:
+def set_if_allowed(spark: SparkSession, key: str, value: str) -> bool:
+    """Set a setting, unless the session refuses that; return whether it is set."""
     try:
         spark.conf.set(key, value)
     except SPARK_ERRORS as error:
@@ -99,15 +105,6 @@ def _setting_refused(key: str, value: str) -> DeltaAnalysisException:
         "cluster set it.",
         parameters={"key": key},
     )
-
-
-def _identity(spark: SparkSession) -> str:
-    """Return what two Python objects for one session have in common, such as those of a stream's batches."""
-    if is_connect(spark):
-        connect: Any = spark
-        return str(connect.session_id)
-    java: Any = spark._jsparkSession
-    return str(java.sessionUUID())
 
 
 def _release(spark: SparkSession, session: str, key: str) -> None:

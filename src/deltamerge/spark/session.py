@@ -23,6 +23,9 @@ SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
 _NO_FILE_SYSTEM = ("ClassNotFoundException", "UnsupportedFileSystemException")
 
+COMPUTED_DEFAULTS = frozenset({"spark.sql.ansi.enabled", "spark.sql.session.timeZone"})
+"""Keys whose defaults depend on where Spark runs: on an environment variable, and on the time zone of its JVM."""
+
 # What sessions answer that take only some calls: serverless compute, clusters that users share.
 _REFUSALS = frozenset({
     "CANNOT_MODIFY_CONFIG", "CANNOT_MODIFY_STATIC_CONFIG", "CONFIG_NOT_AVAILABLE", "JVM_ATTRIBUTE_NOT_SUPPORTED",
@@ -33,6 +36,15 @@ _NOT_ALLOWED = "Py4JSecurityException"
 
 def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def session_identity(spark: SparkSession) -> str:
+    """Return what two Python objects for one session have in common, such as those of a stream's batches."""
+    if is_connect(spark):
+        connect: Any = spark
+        return str(connect.session_id)
+    java: Any = spark._jsparkSession
+    return str(java.sessionUUID())
 
 
 def runs_in_local_mode(spark: SparkSession) -> bool:
@@ -58,17 +70,19 @@ def merge_conf(spark: SparkSession) -> MergeConf:
 
 def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
     """Return the settings of a session that a statement asks for, with defaults."""
-    if is_connect(spark):
-        # Each question is a request.
-        return read_conf(kind, spark.conf.getAll.get)
     try:
-        given = settings_below(spark, "spark.")
+        # All at once: each question is a request over Connect, and a call of the JVM elsewhere.
+        known: dict[str, str] | None = settings_below(spark, "spark.")
     except SPARK_ERRORS as error:
         if not is_refusal(error):
             raise
-        return read_conf(kind, lambda key: conf_value(spark, key))
-    # Of its own settings Spark knows the defaults.
-    return read_conf(kind, lambda key: conf_value(spark, key) if key.startswith("spark.sql.") else given.get(key))
+        known = None
+
+    def value(key: str) -> str | None:
+        found = conf_value(spark, key) if known is None else known.get(key)
+        return effective_value(spark, key) if found is None and key in COMPUTED_DEFAULTS else found
+
+    return read_conf(kind, value)
 
 
 def refresh_path(spark: SparkSession, path: str) -> None:
@@ -121,7 +135,7 @@ def reset_transaction(spark: SparkSession, conf: MergeConf) -> None:
 
 
 def conf_value(spark: SparkSession, key: str) -> str | None:
-    """Return a session's value of a key, None where it has none, or does not show it."""
+    """Return a session's value of a key, None where it is not set, or the session does not show it."""
     try:
         value = spark.conf.get(key, None)
     except SPARK_ERRORS as error:
@@ -129,6 +143,16 @@ def conf_value(spark: SparkSession, key: str) -> str | None:
             raise
         return None
     return None if value is None else str(value)
+
+
+def effective_value(spark: SparkSession, key: str) -> str | None:
+    """Return what a session goes by for a key that Spark knows: its value, else Spark's default."""
+    try:
+        return str(spark.conf.get(key))
+    except SPARK_ERRORS as error:
+        if not is_refusal(error):
+            raise
+        return None
 
 
 def is_refusal(error: Exception) -> bool:

@@ -6,6 +6,7 @@ import io
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
@@ -34,6 +35,10 @@ cloudpickle.register_pickle_by_value(deltamerge.exceptions)  # type: ignore[no-u
 
 _LOCAL = NotOpened("the table is on a disk of the tasks' machines, where the client does not look for staged rows")
 _WHOLE_BYTES = 32 << 20
+# Of data files only footers are read through tasks.
+_FOOTER_BYTES = 64 << 10
+# What is kept of files that were opened goes once it takes more.
+_MOST_AHEAD_BYTES = 64 << 20
 _OBJECT_STORES = ("s3", "gs", "az")
 
 
@@ -66,6 +71,7 @@ class TaskStore:
         self._defaults = dict(defaults)
         # What the last listing of a folder brought of its files: size, and the bytes at the end.
         self._ahead: dict[str, tuple[int, bytes]] = {}
+        self._lock = Lock()
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
         return self._listed(Call("list", (prefix, start_after)))
@@ -103,8 +109,9 @@ class TaskStore:
     def absolute(self, path: str) -> str:
         return absolute_path(self.root, path)
 
-    def open_input(self, path: str) -> IO[bytes]:
-        size, end = self.end(path, _WHOLE_BYTES)
+    def open_input(self, path: str, most: int = _WHOLE_BYTES) -> IO[bytes]:
+        """Open a file, of which so many bytes at the end come at once."""
+        size, end = self.end(path, most)
         start = size - len(end)
 
         def read(first: int, last: int) -> bytes:
@@ -120,20 +127,27 @@ class TaskStore:
         Args:
             most: How many of them are read, unless the last listing of its folder brought them.
         """
-        if path not in self._ahead:
+        found = self._ahead.get(path)
+        if found is None:
             rows = self._rows(Call("end", (path, most)))
-            self._ahead[path] = rows[0]["size"], _joined(rows)
-        return self._ahead[path]
+            found = rows[0]["size"], _joined(rows)
+            with self._lock:
+                if sum(len(content) for _, content in self._ahead.values()) > _MOST_AHEAD_BYTES:
+                    self._ahead = {}
+                self._ahead[path] = found
+        return found
 
     def _listed(self, call: Call) -> StoredFiles:
         rows = self._rows(call)
         ahead = {row["path"]: (row["size"], bytes(row["content"])) for row in rows if row["content"] is not None}
         folder = call.arguments[0].strip("/") + "/"
-        self._ahead = {path: kept for path, kept in self._ahead.items() if not path.startswith(folder)} | ahead
+        with self._lock:
+            self._ahead = {path: kept for path, kept in self._ahead.items() if not path.startswith(folder)} | ahead
         return [StoredFile(row["path"], row["size"], row["modified"], row["tag"]) for row in rows]
 
     def _change(self, method: str, *arguments: object) -> None:
-        self._ahead = {}
+        with self._lock:
+            self._ahead = {}
         self._rows(Call(method, arguments))
 
     def _content(self, call: Call) -> bytes:
@@ -197,7 +211,7 @@ class _System:
         self._store = store
 
     def open_input_file(self, path: str) -> Any:  # noqa: ANN401
-        return pa.PythonFile(self._store.open_input(path), mode="r")
+        return pa.PythonFile(self._store.open_input(path, _FOOTER_BYTES), mode="r")
 
     def open_output_stream(self, path: str) -> Any:  # noqa: ANN401
         return pa.PythonFile(_Upload(self._store, path), mode="w")
@@ -208,7 +222,7 @@ class _System:
             found = self._store.list_folder(asked.base_dir)
             return [pafs.FileInfo(file.path, pafs.FileType.File, size=file.size) for file in found]
         try:
-            size, _ = self._store.end(asked, _WHOLE_BYTES)
+            size, _ = self._store.end(asked, _FOOTER_BYTES)
         except FileNotFoundError:
             return pafs.FileInfo(asked, pafs.FileType.NotFound)
         return pafs.FileInfo(asked, pafs.FileType.File, size=size, mtime_ns=0)
