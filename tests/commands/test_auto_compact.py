@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 import deltamerge
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.commands import auto_compact
+from deltamerge.exceptions import DeltaIllegalArgumentException
 from merge.tables import actions, commit_info, frame, rows
 
 if TYPE_CHECKING:
@@ -34,6 +36,22 @@ def merge(spark: SparkSession, path: str, given: list[tuple[int, str]]) -> None:
         f"MERGE INTO delta.`{path}` t USING compact_source s ON t.id = s.id AND t.p = s.p "
         "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
     )
+
+
+def test_a_wrong_setting_is_refused_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, SCHEMA, [(1, "a")]), path)
+    spark.conf.set(PREFIX + "autoCompact.minNumFiles", "many")
+    writes: tuple[Callable[[], object], ...] = (
+        lambda: write_delta(frame(spark, SCHEMA, [(2, "a")]), path, "append"),
+        lambda: merge(spark, path, [(2, "a")]),
+        lambda: DeltaTable.forPath(spark, path).update(set={"id": "id + 1"}),
+    )
+    for write in writes:
+        with pytest.raises(DeltaIllegalArgumentException, match=r"autoCompact\.minNumFiles"):
+            write()
+    spark.conf.unset(PREFIX + "autoCompact.minNumFiles")
+    assert [tuple(row) for row in DeltaTable.forPath(spark, path).toDF().collect()] == [(1, "a")]
 
 
 @pytest.mark.parametrize("by_session", [False, True])

@@ -74,6 +74,23 @@ def test_a_protected_history_stays_until_it_can_go_as_a_whole(spark: SparkSessio
     assert table.toDF().count() == 7
 
 
+@pytest.mark.parametrize(
+    "how", ["RESTORE TABLE {} TO VERSION AS OF 1", "CREATE OR REPLACE TABLE {} (id INT) USING delta"]
+)
+def test_a_history_stays_protected(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """Whatever becomes of the table, earlier versions have rows that only readers with the feature leave out."""
+    path = tmp_path / "t"
+    table = made(spark, path, "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    table.delete("id < 3")
+    table.dropFeatureSupport("deletionVectors")
+    key = "delta.requireCheckpointProtectionBeforeVersion"
+    protected = load_snapshot(open_store(str(path))).metadata.configuration[key]
+    deltamerge.sql(spark, how.format(f"delta.`{path}`"))
+    snapshot = load_snapshot(open_store(str(path)))
+    assert "checkpointProtection" in (snapshot.protocol.writer_features or ())
+    assert snapshot.metadata.configuration[key] == protected
+
+
 def test_a_clustered_table_stays_clustered_without_its_mapping(spark: SparkSession, tmp_path: Path) -> None:
     table = made(spark, tmp_path / "t", "CLUSTER BY (v) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     table.dropFeatureSupport("columnMapping")

@@ -12,7 +12,12 @@ from pyspark.errors import AnalysisException
 import deltamerge
 from deltamerge import DeltaTable
 from deltamerge.api.save_frame import Save, save_to_path
-from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaIllegalArgumentException,
+    InvariantViolationException,
+)
+from deltamerge.merge import run_merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +81,27 @@ def test_without_a_row_that_matches_rows_are_appended(spark: SparkSession, tmp_p
     assert not any(Path(path).glob("_change_data/*"))
     replace(spark, path, "id > 100", "SELECT 1L AS id, 0L AS p, 'x' AS s WHERE false")
     assert len(rows(spark, path)) == 10
+
+
+def test_what_follows_the_commit_does_not_take_its_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever fails once a version names the new files, they stay."""
+    path = str(tmp_path / "t")
+    make(spark, path)
+    spark.conf.set("spark.databricks.delta.autoCompact.enabled", "sometimes")
+    with pytest.raises(DeltaIllegalArgumentException, match=r"autoCompact\.enabled"):
+        replace(spark, path, "id >= 7", NEW)
+    assert DeltaRs(path).version() == 0
+    spark.conf.unset("spark.databricks.delta.autoCompact.enabled")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the session has ended")
+
+    monkeypatch.setattr(run_merge, "reset_transaction", broken)
+    with pytest.raises(RuntimeError, match="has ended"):
+        replace(spark, path, "id >= 7", NEW)
+    assert rows(spark, path) == AFTER
 
 
 def test_columns_are_added_and_an_insert_replaces_rows(spark: SparkSession, tmp_path: Path) -> None:

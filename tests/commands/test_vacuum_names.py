@@ -27,6 +27,11 @@ from txn.tables import append, create
         ("s3a://b/t", "s3n://b//t/./a.parquet", "a.parquet"),
         ("s3a://b", "s3://b/a.parquet", "a.parquet"),
         ("s3a://b/t", "/t/a.parquet", "a.parquet"),
+        ("hdfs://nn:8020/t", "hdfs://nn/t/a.parquet", "a.parquet"),
+        ("hdfs://nn/t", "hdfs:/t/a.parquet", "a.parquet"),
+        ("viewfs:///t", "viewfs://cluster/t/a.parquet", "a.parquet"),
+        ("/t", "file:/t/a.parquet", "a.parquet"),
+        ("/t", "file:///t//a.parquet", "a.parquet"),
         ("abfss://c@n.dfs.core.windows.net/t", "abfs://c@n.dfs.core.windows.net/t/a.parquet", "a.parquet"),
         ("abfss://c@n.dfs.core.windows.net/t", "wasbs://c@n.blob.core.windows.net/t/a.parquet", "a.parquet"),
     ],
@@ -34,6 +39,14 @@ from txn.tables import append, create
 def test_kept_names(root: str, path: str, name: str) -> None:
     """However the log spells a live file, its name in a listing is kept."""
     assert name in set(names_below(root, [path]))
+
+
+def test_a_folder_with_two_paths(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for root, other in (("link", "real"), ("real", "link")):
+        for scheme in ("", "file:", "file://"):
+            assert "a.parquet" in set(names_below(str(tmp_path / root), [f"{scheme}{tmp_path}/{other}/a.parquet"]))
 
 
 def test_other_places() -> None:

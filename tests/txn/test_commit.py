@@ -8,14 +8,24 @@ import logging
 import multiprocessing
 import os
 import signal
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from deltamerge.exceptions import CommitStateUnknownException, ConcurrentWriteException
-from deltamerge.log.actions import Protocol
+from deltamerge.exceptions import (
+    CommitStateUnknownException,
+    ConcurrentDeleteReadException,
+    ConcurrentWriteException,
+    DeltaLogCorruptException,
+    DeltaTableException,
+)
+from deltamerge.log.actions import Protocol, to_json_lines
+from deltamerge.log.features.type_widening import with_type_changes
+from deltamerge.log.schema import PrimitiveType, StructType, parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
@@ -400,11 +410,66 @@ def test_half_a_commit_is_not_left_where_there_are_no_links(tmp_path: Path, monk
         synced(file)
 
     monkeypatch.setattr(os, "link", no_links)
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(DeltaTableException, match=r"without hard links.*single_writer=true"):
         commit(prepared, clock)
-    monkeypatch.undo()
+    monkeypatch.setattr(os, "fsync", full)
+    alone = load_snapshot(open_store(str(tmp_path), {"single_writer": "true"}))
+    with pytest.raises(OSError, match="no space left"):
+        commit(prepare(alone, write_file(alone, [1])), clock)
+    monkeypatch.setattr(os, "fsync", synced)
     assert load_snapshot(read.store).version == 0
+    assert commit(prepare(alone, write_file(alone, [1])), clock).version == 1
+
+
+def test_a_commit_that_is_still_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another engine's file, where it is not created atomically: what it changes is waited for, and never guessed."""
+    create(tmp_path)
+    read = load_snapshot(open_store(str(tmp_path)))
+    file = write_file(read, [1])
+    read = commit(prepare(read, file), clock).snapshot
+    prepared = prepare(read, file.remove(clock()), read=ReadSet(whole_table=True))
+    winner = tmp_path / "_delta_log" / f"{2:020}.json"
+    winner.touch()
+    with pytest.raises(DeltaLogCorruptException, match="is empty"):
+        commit(prepared, clock)
+    content = to_json_lines([file.remove(clock())])
+    monkeypatch.setattr(time, "sleep", lambda _: winner.write_bytes(content))
+    winner.write_bytes(b"")
+    with pytest.raises(ConcurrentDeleteReadException):
+        commit(prepared, clock)
+
+
+def test_a_version_that_was_cleaned_up_while_a_long_transaction_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing that it read says that the log is kept only for a short time."""
+    read = create(tmp_path)
+    prepared = prepare(read, write_file(read, [1]))
+    snapshot = read
+    for number in range(12):
+        snapshot = append(snapshot, [number])[1]
+    for version in range(10):
+        (tmp_path / "_delta_log" / f"{version:020}.json").unlink()
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    with pytest.raises(ConcurrentWriteException, match="cleaned up"):
+        commit(prepared, clock)
+
+
+def test_a_type_is_widened_in_the_version_that_lands(tmp_path: Path) -> None:
+    """The preview of type widening records the version."""
+    feature = frozenset({"typeWidening-preview"})
+    protocol = Protocol(3, 7, feature, feature | {"appendOnly", "invariants"})
+    read = create(tmp_path, protocol=protocol, enableTypeWidening="true")
+    before = parse_schema(read.metadata.schema_string or "")
+    wider = StructType((replace(before.fields[0], data_type=PrimitiveType("decimal(20,0)")), *before.fields[1:]))
+    schema = with_type_changes(before, wider, table_version=read.version + 1)
+    prepared = prepare(read, replace(read.metadata, schema_string=schema_to_json(schema)))
+    append(read, [1])
+    landed = commit(prepared, clock)
+    assert landed.version == 2
+    (change,) = parse_schema(landed.snapshot.metadata.schema_string or "").fields[0].metadata["delta.typeChanges"]
+    assert change["tableVersion"] == 2
 
 
 class Tearing(Forgetful):

@@ -6,13 +6,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.register import registered_on_demand
-from deltamerge.commands.auto_compact import compact_after
+from deltamerge.commands.auto_compact import auto_compaction
 from deltamerge.exceptions import CommitStateUnknownException, DeltaAnalysisException
 from deltamerge.log.features.column_mapping import MAX_COLUMN_ID
 from deltamerge.log.features.row_tracking import COLUMN_NAMES
@@ -107,7 +106,7 @@ def create(
         _record(place, spark_schema(place.table.snapshot()), definition.description, requires_entry=requires_entry)
         return
     with recorded(place, definition.schema, definition.description, requires_entry=requires_entry):
-        create_table(place.table, definition, mode, rows, notes, file_options, partial(compact_after, place.table))
+        create_table(place.table, definition, mode, rows, notes, file_options, auto_compaction(place.table))
 
 
 @contextmanager

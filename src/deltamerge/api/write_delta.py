@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from pyspark.sql import DataFrame
 
-from deltamerge.commands.auto_compact import compact_after
+from deltamerge.commands.auto_compact import auto_compaction
 from deltamerge.commands.replace_where import check_condition, replace_rows, replaces_rows
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import merge_conf, reset_transaction
@@ -95,4 +94,4 @@ def _write(table: Table, frame: DataFrame, asked: FrameWrite) -> int | None:
         check_condition(condition, table, snapshot)
         if replaces_rows(snapshot, condition):
             return replace_rows(table, frame, asked)
-    return write_table(table, frame, asked, on_commit=partial(compact_after, table))
+    return write_table(table, frame, asked, on_commit=auto_compaction(table))

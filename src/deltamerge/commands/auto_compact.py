@@ -39,31 +39,36 @@ def merge_and_compact(
         committed.append(changes)
         on_commit(changes, version)
 
+    compact_after = auto_compaction(command.table)
     outcome = run_merge(command, progress, on_commit=noted)
     for changes in committed:
         appended = () if changes.appended is None else changes.appended.written.files
-        added = (*changes.written.files, *appended)
-        compact_after(command.table, changes.execution.metadata.configuration, added)
+        compact_after(changes.execution.metadata.configuration, (*changes.written.files, *appended))
     return outcome
 
 
-def compact_after(table: Table, configuration: Mapping[str, str], added: Sequence[AddFile]) -> None:
-    """Compact the partitions that a commit added files to, where session or table ask for it.
+def auto_compaction(table: Table) -> Callable[[Mapping[str, str], Sequence[AddFile]], None]:
+    """Return what is to follow a commit, given the table's properties and the files that the commit added.
 
-    The commit is there, so that a failure is only a warning in the log.
+    It compacts the partitions of these files, where session or table ask for it. The commit is there, so that a failure
+    is only a warning in the log.
 
-    Args:
-        configuration: The table's properties.
+    Raises:
+        DeltaIllegalArgumentException: A setting of the session has a value that it cannot have.
     """
     conf = session_conf(table.spark, AutoCompactConf)
-    asked = any(configuration.get(name, "").lower() == "true" for name in PROPERTIES)
-    if not added or not (asked if conf.enabled is None else conf.enabled):
-        return
-    try:
-        _compact(table, conf, added)
-    except Exception:
-        # Whatever fails here, whoever wrote must not take it for a write that failed, and write again.
-        logger.warning("the small files of %s were not compacted", table.name, exc_info=True)
+
+    def compact_after(configuration: Mapping[str, str], added: Sequence[AddFile]) -> None:
+        asked = any(configuration.get(name, "").lower() == "true" for name in PROPERTIES)
+        if not added or not (asked if conf.enabled is None else conf.enabled):
+            return
+        try:
+            _compact(table, conf, added)
+        except Exception:
+            # Whatever fails here, whoever wrote must not take it for a write that failed, and write again.
+            logger.warning("the small files of %s were not compacted", table.name, exc_info=True)
+
+    return compact_after
 
 
 def _compact(table: Table, conf: AutoCompactConf, added: Sequence[AddFile]) -> None:

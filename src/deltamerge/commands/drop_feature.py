@@ -14,7 +14,7 @@ from deltamerge.commands.feature_traces import DROPPABLE, Traces, removals_of_do
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Action, Protocol
 from deltamerge.log.checkpoint.writing import write_checkpoint
-from deltamerge.log.cleanup import clean_up_log_before
+from deltamerge.log.cleanup import PROTECTED_BEFORE, PROTECTION, clean_up_log_before
 from deltamerge.log.commits import read_commit
 from deltamerge.log.features.required_features import with_required
 from deltamerge.log.properties import interval_ms
@@ -33,8 +33,6 @@ from deltamerge.txn.transaction import now_ms
 from deltamerge.write.property_names import BY_LOWER
 from deltamerge.write.table_features import with_features
 
-_PROTECTION = "checkpointProtection"
-_PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 _TRUNCATED_RETENTION = "delta.dropFeatureTruncateHistory.retentionDuration"
 # delta-spark tries as many older checkpoints where it cannot read one.
 _BARRIERS = 3
@@ -50,7 +48,7 @@ def drop_feature(table: Table, name: str, *, truncate_history: bool) -> None:
     """
     snapshot = table.snapshot_to_write()
     _check_droppable(snapshot, name, truncate_history=truncate_history)
-    if name == _PROTECTION:
+    if name == PROTECTION:
         _drop_protection(table)
         return
     traces = DROPPABLE[name]
@@ -81,15 +79,15 @@ def _check_droppable(snapshot: Snapshot, name: str, *, truncate_history: bool) -
         raise _not_dropped("FEATURE_NOT_PRESENT", name, why)
     if name not in present:
         raise _not_dropped("UNSUPPORTED_CLIENT_FEATURE", name, "it is no known feature")
-    if name not in DROPPABLE and name != _PROTECTION:
+    if name not in DROPPABLE and name != PROTECTION:
         raise _not_dropped("NONREMOVABLE_FEATURE", name, "dropping this feature is not supported")
-    if name == _PROTECTION and not truncate_history:
+    if name == PROTECTION and not truncate_history:
         raise DeltaTableException(
             "DELTA_FEATURE_CAN_ONLY_DROP_CHECKPOINT_PROTECTION_WITH_HISTORY_TRUNCATION",
-            f"The feature {_PROTECTION} keeps checkpoints that earlier versions need: it is dropped only with TRUNCATE "
+            f"The feature {PROTECTION} keeps checkpoints that earlier versions need: it is dropped only with TRUNCATE "
             "HISTORY. Nothing was changed.",
         )
-    if truncate_history and name != _PROTECTION and not DROPPABLE[name].protects_history:
+    if truncate_history and name != PROTECTION and not DROPPABLE[name].protects_history:
         why = "the particular feature does not require history truncation"
         raise _not_dropped("HISTORY_TRUNCATION_NOT_ALLOWED", name, why)
     dependent = sorted(other for other in present - {name} if name in with_required({other}))
@@ -105,8 +103,8 @@ def _downgrade(
     configuration = {k: v for k, v in snapshot.metadata.configuration.items() if k not in traces.properties}
     added: frozenset[str] = frozenset()
     if protects:
-        configuration[_PROTECTED_BEFORE] = str(snapshot.version + 1)
-        added = frozenset({_PROTECTION})
+        configuration[PROTECTED_BEFORE] = str(snapshot.version + 1)
+        added = frozenset({PROTECTION})
     metadata = replace(snapshot.metadata, configuration=configuration)
     actions: list[Action] = [_without(snapshot.protocol, name, added), metadata]
     actions += removals_of_domains(snapshot, traces.domains)
@@ -123,15 +121,15 @@ def _drop_protection(table: Table) -> None:
     if not _is_truncated(snapshot):
         raise DeltaTableException(
             "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTION_PERIOD",
-            f"{_PROTECTION} was not dropped: earlier versions use features that were dropped, and have not expired. "
+            f"{PROTECTION} was not dropped: earlier versions use features that were dropped, and have not expired. "
             f"Repeat the command when they have; they are kept for {_kept(snapshot)} ({_TRUNCATED_RETENTION}).",
             parameters={"truncateHistoryLogRetentionPeriod": _kept(snapshot)},
         )
-    unset(table, [_PROTECTED_BEFORE])
+    unset(table, [PROTECTED_BEFORE])
     _downgrade(
         table,
         table.snapshot(),
-        _PROTECTION,
+        PROTECTION,
         Traces(lambda _: False, lambda _: True),
         truncate_history=True,
         protects=False,
@@ -140,7 +138,7 @@ def _drop_protection(table: Table) -> None:
 
 def _is_truncated(snapshot: Snapshot) -> bool:
     """Return whether no commit is left of before the version up to which checkpoints are protected."""
-    before = int(snapshot.metadata.configuration.get(_PROTECTED_BEFORE, "0"))
+    before = int(snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0"))
     listing = list_log(snapshot.store)
     is_covered = any(checkpoint.version >= before for checkpoint in listing.checkpoints[:1])
     return before <= 0 or (is_covered and all(commit.start >= before for commit in listing.commits))

@@ -49,7 +49,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     definition = written_definition(snapshot, table.name, asked, frame.schema, merge_conf(table.spark))
     folder = data_folder(definition.properties)
     has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
-    with removing_leftovers(table.store, folder):
+    with removing_leftovers(table.store, folder) as landed:
         written, schema = write_fitted(
             table, frame, definition, folder, asked.file_options, all_match=condition, with_changes=has_feed
         )
@@ -62,7 +62,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
                 transaction=notes.transaction,
                 user_metadata=notes.user_metadata,
                 snapshot=snapshot,
-                appended=AppendedRows(written, metadata[0] if metadata else None, parameters),
+                appended=AppendedRows(written, metadata[0] if metadata else None, parameters, landed),
             )
         )
     if written.change_files and not outcome.metrics.get("numTargetChangeFilesAdded"):

@@ -13,6 +13,7 @@ from deltamerge.commands.alter_properties import EVERYTHING_READ
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
+from deltamerge.log.cleanup import protection_kept
 from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.log.features.row_tracking import DOMAIN as ROW_TRACKING
 from deltamerge.log.features.row_tracking import high_water_mark
@@ -60,7 +61,8 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
     if not conf.ignore_missing_files:
         _check_files(wanted, added)
     protocol = wanted.protocol if conf.restore_protocol_downgrade else upgraded(latest.protocol, wanted.protocol)
-    metadata = replace(wanted.metadata, schema_string=_schema(wanted, latest))
+    configuration = {**wanted.metadata.configuration, **protection_kept(protocol, latest, wanted)}
+    metadata = replace(wanted.metadata, schema_string=_schema(wanted, latest), configuration=configuration)
     # Files that are in both versions may have lost their row ids in between.
     actions: list[Action] = [protocol, metadata, *added, *(file.remove(now) for file in removed)]
     actions += [replace(file, data_change=False) for key, file in kept.items() if _lacks_ids(file, keys.get(key))]

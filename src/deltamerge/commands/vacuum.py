@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import posixpath
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile, own_files
 from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.task_files import store_kind
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.layout import is_data_folder
 
@@ -159,14 +161,27 @@ def names_below(root: str, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _place(path: str, root: str) -> str:
-    """Return bucket or container and the path in it: one store has several schemes, such as s3, s3a and s3n."""
+    """Return bucket or container and the path in it: one store has several schemes, such as s3, s3a and s3n.
+
+    Name nodes have several names, and folders of this machine several paths.
+    """
+    kind, authority, place = _parts(path)
+    if not kind:
+        kind, authority, _ = _parts(root)
+    if kind in ("", "file"):
+        return os.path.realpath(place)
+    is_bucket = store_kind(kind) in ("s3", "gs", "az") or kind.startswith("wasb")
+    return (authority.partition("@")[0].lower() if is_bucket else "") + place
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    """Return a path's scheme, what is named behind it, and the path there."""
     scheme = SCHEME.match(path)
     if scheme is None:
-        root_scheme = SCHEME.match(root)
-        authority = "" if root_scheme is None else root[root_scheme.end() :].lstrip("/").partition("/")[0]
-    else:
-        authority, _, path = path[scheme.end() :].lstrip("/").partition("/")
-    return authority.partition("@")[0].lower() + posixpath.normpath("/" + path.lstrip("/"))
+        return "", "", posixpath.normpath("/" + path.lstrip("/"))
+    rest = path[scheme.end() - 1 :]
+    authority, _, folder = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    return scheme.group(1).lower(), authority, posixpath.normpath("/" + folder.lstrip("/"))
 
 
 def _is_hidden(path: str, snapshot: Snapshot) -> bool:

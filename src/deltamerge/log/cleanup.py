@@ -7,6 +7,7 @@ Source: Delta protocol, "Metadata Cleanup". Every version that was the latest at
 from __future__ import annotations
 
 from deltamerge.exceptions import DeltaLogCorruptException
+from deltamerge.log.actions import Protocol
 from deltamerge.log.checkpoint.reading import read_checkpoint_actions
 from deltamerge.log.properties import interval_ms, is_enabled
 from deltamerge.log.protocol import writer_features
@@ -24,6 +25,9 @@ from deltamerge.storage.local_store import TEMP_SUFFIX
 from deltamerge.storage.store import Store
 
 _DAY = 24 * 3_600_000
+
+PROTECTION = "checkpointProtection"
+PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 
 
 def clean_up_expired_log(snapshot: Snapshot, now_ms: int) -> tuple[str, ...]:
@@ -61,11 +65,19 @@ def clean_up_log_before(snapshot: Snapshot, cutoff: int, now_ms: int) -> tuple[s
     return tuple(expired)
 
 
+def protection_kept(protocol: Protocol, *snapshots: Snapshot) -> dict[str, str]:
+    """Return the property by which a table's history stays protected, with a protocol that may have the feature."""
+    if PROTECTION not in writer_features(protocol):
+        return {}
+    version = max(map(_protected_before, snapshots))
+    return {PROTECTED_BEFORE: str(version)} if version else {}
+
+
 def _protected_before(snapshot: Snapshot) -> int:
     """Return the version up to which the log may only be deleted as a whole (Protocol: Checkpoint Protection)."""
-    if "checkpointProtection" not in writer_features(snapshot.protocol):
+    if PROTECTION not in writer_features(snapshot.protocol):
         return 0
-    version = snapshot.metadata.configuration.get("delta.requireCheckpointProtectionBeforeVersion", "0")
+    version = snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0")
     return int(version) if version.isdigit() else snapshot.version + 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,10 +30,26 @@ class Commit:
         return first_of(CommitInfo, self.actions)
 
 
+# How long is waited before an empty commit file is read again.
+_EMPTY_SECONDS = (0.1, 0.3, 1.0)
+
+
 def read_commit(store: Store, version: int) -> Commit:
-    """Read one commit with all its actions, as conflict checks need it."""
+    """Read one commit with all its actions, as conflict checks need it.
+
+    Raises:
+        DeltaLogCorruptException: Also where it stays empty: what it changes is not known.
+    """
     path = commit_path(version)
-    return Commit(version, tuple(parse_actions(store.get(path), store.absolute(path))))
+    for seconds in (*_EMPTY_SECONDS, None):
+        content = store.get(path)
+        if content.strip():
+            break
+        if seconds is None:
+            raise damaged(store.absolute(path), "it is empty, so that what it changes is not known")
+        # Where a file is not created atomically, its writer may be about to fill it.
+        time.sleep(seconds)
+    return Commit(version, tuple(parse_actions(content, store.absolute(path))))
 
 
 def parse_actions(content: bytes, where: str) -> Iterator[Action]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from time import monotonic
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,6 +66,8 @@ class Snapshot:
     set_transactions: dict[str, SetTransaction] = field(repr=False)
     domain_metadata: dict[str, DomainMetadata] = field(repr=False)
     segment: LogSegment = field(repr=False)
+    # When it was read, by a clock that nobody sets (seconds).
+    read_at: float = field(default_factory=monotonic, repr=False, compare=False)
 
     @cached_property
     def schema(self) -> StructType:

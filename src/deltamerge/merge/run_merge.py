@@ -113,6 +113,8 @@ def _run_once(
     store, folder = command.table.store, changes.execution.folder
     with steps.step("commit", "committing"), removing_leftovers(store, folder):
         committed = commit_merge(changes)
+        if committed.version is not None and command.appended is not None:
+            command.appended.landed()
     # Before Spark lists the table's files anew.
     kept.forget()
     reset_transaction(spark, conf)

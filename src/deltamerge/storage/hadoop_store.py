@@ -9,15 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Protocol
 
-from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.local_store import TEMP_SUFFIX
+from deltamerge.storage.single_writer import not_atomic
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
 from deltamerge.workers.ranged_file import open_ranges
-
-SINGLE_WRITER = "single_writer"
-"""The option that allows writing where a file cannot be created atomically."""
 
 # Here a rename fails where the target exists, and is atomic: what Delta's HDFSLogStore and AzureLogStore build on.
 ATOMIC_RENAME = frozenset({"hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl"})
@@ -110,13 +107,8 @@ class HadoopStore:
     def put_if_absent(self, path: str, content: bytes) -> None:
         """Write a file under another name and rename it, which is atomic; see `Store.put_if_absent`."""
         if not self._is_atomic and not self._has_single_writer:
-            raise DeltaTableException(
-                "DELTA_UNSUPPORTED_ATOMIC_WRITE",
-                f"Nothing was written: it is not known that {self.root.partition(':')[0]} creates a file atomically, "
-                "so that two writers could both commit the same version. If nobody else ever writes into the "
-                f"table, set the option {SINGLE_WRITER}=true where you open it.",
-                parameters={"path": self.root},
-            )
+            scheme = self.root.partition(":")[0]
+            raise not_atomic(f"it is not known that {scheme} creates a file atomically", self.root)
         self._put(path, content, overwrite=False)
 
     def put(self, path: str, content: bytes) -> None:

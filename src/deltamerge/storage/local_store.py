@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
+from deltamerge.storage.single_writer import not_atomic
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import LOCAL_FILES, Files
@@ -29,12 +30,16 @@ class LocalStore:
     Plain file calls rather than obstore's local store: that one hides names such as ``x#1`` and has no way to know
     Hadoop's checksum files. A file that is replaced loses its ``.name.crc`` neighbour, which Hadoop would otherwise
     check the new content against.
+
+    Args:
+        has_single_writer: Whether the user says that nobody else writes into the table.
     """
 
     is_local = True
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, has_single_writer: bool = False) -> None:
         self.root = root.rstrip("/") or "/"
+        self._has_single_writer = has_single_writer
         self.files: Files | NotOpened = LOCAL_FILES
 
     def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
@@ -77,8 +82,9 @@ class LocalStore:
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
-                # Some FUSE mounts have none: creation is still exclusive, but a process that is
-                # killed just then could leave the file incomplete.
+                if not self._has_single_writer:
+                    raise not_atomic(f"'{self.root}' is on a file system without hard links", self.root) from None
+                # A process that is killed just then could leave the file incomplete.
                 _write_exclusively(target, content)
         finally:
             _discard(temporary)

@@ -27,10 +27,11 @@ from deltamerge.storage.credentials import (
 from deltamerge.storage.first_contact import FirstContact
 from deltamerge.storage.google import has_tokens, without_service_account
 from deltamerge.storage.hadoop_options import with_defaults
-from deltamerge.storage.hadoop_store import SINGLE_WRITER, HadoopFiles, HadoopStore
+from deltamerge.storage.hadoop_store import HadoopFiles, HadoopStore
 from deltamerge.storage.hdfs import HDFS_SCHEMES, PACKAGE, NativeHdfs, is_installed
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
+from deltamerge.storage.single_writer import SINGLE_WRITER, has_single_writer
 from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
 from deltamerge.storage.task_files import NotOpened, store_kind, task_files
 from deltamerge.workers.files import Files
@@ -152,7 +153,8 @@ def open_store(
     if scheme is None or scheme.group(1).lower() == "file":
         local = root if scheme is None else "/" + root[scheme.end() :].lstrip("/")
         # Spark's names of files have no `..` and no empty parts, so the log's must not either.
-        return LocalStore(posixpath.normpath(Path(re.sub("^/+", "/", local)).absolute()))
+        folder = posixpath.normpath(Path(re.sub("^/+", "/", local)).absolute())
+        return LocalStore(folder, has_single_writer=has_single_writer(options or {}))
     if scheme.group(1).lower() not in _OBJECT_SCHEMES:
         strings, provider = split_provider(options or {}, root)
         if provider is not None:
@@ -222,8 +224,7 @@ def _hadoop_store(
         # Of most small files hdfs-native asks twice whether they are complete, half a second apart.
         put = None if hadoop is None else opened.create
         files = Files("hdfs", by_name, put=put) if is_installed() else NotOpened(f"tasks open HDFS by {PACKAGE} only")
-    has_single_writer = config.get(SINGLE_WRITER, "false").lower() == "true"
-    return HadoopStore((system + folder).rstrip("/"), opened, files, has_single_writer=has_single_writer)
+    return HadoopStore((system + folder).rstrip("/"), opened, files, has_single_writer=has_single_writer(config))
 
 
 def _refuse_secrets(url: str) -> None:

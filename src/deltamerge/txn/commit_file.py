@@ -20,7 +20,9 @@ from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
 from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamerge.log.features.row_tracking import assign_row_ids, materialized_columns
+from deltamerge.log.features.type_widening import with_version_of_changes
 from deltamerge.log.properties import has_in_commit_timestamps
+from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.segment import commit_path
 from deltamerge.storage.store import Store
 from deltamerge.txn.prepared import PreparedCommit
@@ -48,11 +50,23 @@ def commit_content(
     `row_id_high_water_mark` is the highest row id that the table has assigned, -1 for none.
     """
     info = CommitInfo(_commit_info(prepared, timestamp_ms))
-    actions: Sequence[Action] = [_enabling(a, prepared, version, timestamp_ms) for a in prepared.actions]
+    actions: Sequence[Action] = [
+        _changing_types(_enabling(action, prepared, version, timestamp_ms), prepared, version)
+        for action in prepared.actions
+    ]
     if prepared.protocol is not None and prepared.metadata is not None:
         protocol, metadata = prepared.protocol, prepared.metadata
         actions = assign_row_ids(actions, protocol, metadata, row_id_high_water_mark, version)
     return to_json_lines((info, *actions))
+
+
+def _changing_types(action: Action, prepared: PreparedCommit, version: int) -> Action:
+    """Let the metadata name this version for types that it widens. Delta: ConflictChecker, type widening metadata."""
+    assumed = prepared.read_version + 1
+    if version == assumed or not isinstance(action, Metadata) or "tableVersion" not in (action.schema_string or ""):
+        return action
+    schema = with_version_of_changes(parse_schema(action.schema_string), assumed, version)
+    return replace(action, schema_string=schema_to_json(schema))
 
 
 def commits_say_when(prepared: PreparedCommit) -> bool:

@@ -35,6 +35,8 @@ __all__ = ["Committed", "PreparedCommit", "ReadSet", "commit"]
 
 MAX_ATTEMPTS = 1000
 """How many versions are tried while other writers are faster."""
+# So long after its snapshot was read a transaction looks whether the log still has what follows.
+_LOOKS_AGAIN_SECONDS = 30
 
 
 Reconcile: TypeAlias = Callable[[Sequence[WinningCommit], DeltaConcurrentModificationException], PreparedCommit | None]
@@ -118,10 +120,14 @@ def commit(
 def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
     """Refuse to write a version that was there and has been cleaned up: no reader would find it below a checkpoint.
 
-    By default the log is kept for 30 days, longer than any transaction takes; what a table asks for may be shorter.
+    By default the log is kept for 30 days, longer than any transaction takes; what a table asks for may be shorter, and
+    a feature that is dropped may take all of the history with it.
     """
     read = prepared.read_snapshot
-    if read is None or "delta.logRetentionDuration" not in read.metadata.configuration:
+    if read is None:
+        return
+    is_old = time.monotonic() - read.read_at > _LOOKS_AGAIN_SECONDS
+    if not is_old and "delta.logRetentionDuration" not in read.metadata.configuration:
         return
     listing = list_log(prepared.store, read.version + 1)
     later = [*(commit.start for commit in listing.commits), *(found.version for found in listing.checkpoints)]
@@ -154,7 +160,7 @@ def _winning_commits(prepared: PreparedCommit, first: int) -> Iterator[WinningCo
 
 
 def _cleaned_up(prepared: PreparedCommit, missing: int, latest: int) -> ConcurrentWriteException:
-    why = f"version {missing} was cleaned up meanwhile (delta.logRetentionDuration)"
+    why = f"version {missing} was cleaned up meanwhile (delta.logRetentionDuration, DROP FEATURE … TRUNCATE HISTORY)"
     return _lost(prepared, latest, why, "on the latest version")
 
 

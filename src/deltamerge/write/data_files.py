@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -196,18 +197,23 @@ def remove_leftovers(store: Store, folder: str) -> None:
 
 
 @contextmanager
-def removing_leftovers(store: Store, folder: str) -> Iterator[None]:
+def removing_leftovers(store: Store, folder: str) -> Iterator[Callable[[], None]]:
     """Delete the files of a write where it is certain that no commit of it landed.
 
     Of a commit that is interrupted (KeyboardInterrupt) that is not certain.
+
+    Yields:
+        What to call once a commit has landed, where the block goes on after it.
     """
+    landed = Event()
     try:
-        yield
+        yield landed.set
     except CommitStateUnknownException:
         raise
     except Exception:
-        # Any other failure means that no commit landed.
-        remove_leftovers(store, folder)
+        # Any other failure before means that no commit landed.
+        if not landed.is_set():
+            remove_leftovers(store, folder)
         raise
 
 

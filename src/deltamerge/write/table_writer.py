@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import AddFile, SetTransaction
+from deltamerge.log.cleanup import PROTECTED_BEFORE
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
 from deltamerge.log.protocol import writer_features
@@ -129,7 +130,7 @@ def _kept_properties(before: Snapshot, *, with_vectors: bool) -> dict[str, str]:
 
     As delta-spark: a table that tracks its rows goes on doing so, under the same names of hidden columns.
     """
-    keys = {_VECTORS} if with_vectors else set[str]()
+    keys = {PROTECTED_BEFORE, *({_VECTORS} if with_vectors else set[str]())}
     if materialized_columns(before.metadata) is not None:
         keys |= {ENABLED, *COLUMN_NAMES}
     return {key: value for key, value in before.metadata.configuration.items() if key in keys}

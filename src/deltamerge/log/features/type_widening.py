@@ -95,6 +95,21 @@ def with_type_changes(before: StructType, after: StructType, table_version: int 
     )
 
 
+def with_version_of_changes(schema: StructType, assumed: int, version: int) -> StructType:
+    """Return a schema whose changes of one version, as the preview of the feature records it, are of another."""
+
+    def moved(_: tuple[str, ...], field: StructField) -> StructField:
+        if TYPE_CHANGES not in field.metadata:
+            return field
+        changes = [
+            {**change, "tableVersion": version} if change.get("tableVersion") == assumed else change
+            for change in field.metadata[TYPE_CHANGES]
+        ]
+        return replace(field, metadata={**field.metadata, TYPE_CHANGES: changes})
+
+    return with_each_field(schema, moved)
+
+
 def without_type_changes(schema: StructType) -> StructType:
     """Return a schema without the record of types that have changed."""
 

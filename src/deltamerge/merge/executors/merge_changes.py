@@ -26,11 +26,13 @@ class AppendedRows:
         written: Their files; change files for the case that the statement has some.
         metadata: The table's from then on; None where it stays.
         parameters: What the history shows of the write.
+        landed: Called as soon as a commit names the files.
     """
 
     written: WrittenFiles
     metadata: Metadata | None
     parameters: Mapping[str, object]
+    landed: Callable[[], None]
 
 
 @dataclass(frozen=True)
