@@ -140,7 +140,9 @@ def test_a_page_that_seems_to_be_of_another_kind(tmp_path: Path, codec: str) -> 
                 "row groups": lambda asked=asked: list(  # type: ignore[misc]
                     read_row_groups(LOCAL_FILES, str(file), {}, asked, lambda *_: True)
                 ),
-                "patch": lambda: list(row_groups(LOCAL_FILES.parquet(str(file)))),
+                "patch": lambda: list(
+                    row_groups(str(file), LOCAL_FILES.parquet(str(file)), lambda _: rows.schema.names)
+                ),
                 "source": lambda name=name: open_staged(  # type: ignore[misc]
                     LOCAL_FILES, StagedRows((StagedFile.of(LOCAL_FILES, str(file)),)), [name]
                 ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,13 +17,8 @@ from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UP
 from deltamerge.workers.file_columns import read_columns
 from deltamerge.workers.files import Files
 from deltamerge.workers.new_rows import ChangingFile, NewRows
-from deltamerge.workers.parquet_patch import (
-    TableWriter,
-    in_schema,
-    opened_writer,
-    row_groups,
-    with_column,
-)
+from deltamerge.workers.parquet_patch import TableWriter, in_schema, opened_writer, row_groups, with_column
+from deltamerge.workers.patched_file import PatchedFile
 from deltamerge.workers.row_pairs import MOVED, RowPairs, distinct, read_numbers, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.row_values import RowValue, Setting, is_last
@@ -117,7 +112,7 @@ class _Source:
         return found
 
 
-def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) -> TableWriter:
+def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) -> PatchedFile:
     """Write the file of a `patch_work` again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
@@ -130,19 +125,48 @@ def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) ->
     new, given = source.new, ChangingFile.of(work["source"])
     changing = read_pairs(source.files, given.pairs).changing
     rows = changing.rows
-    with source.files.whole_parquet(given.path) as file:
+    with source.files.whole_parquet(given.path) as whole_file:
+        file = whole_file.file
         if is_of_other_calendar(file.metadata):
             raise ValueError("the file's dates and times are those of Spark 2")
         if len(rows) and rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
         schema = _with_updated_columns(new.form.schema_of(file), new)
-        with opened_writer(source.files, work["target"], schema, file, new.options["compression"]) as writer:
-            for start, table in row_groups(file):
-                places = np.searchsorted(rows, [start, start + table.num_rows])
-                of_group = changing.among(slice(*places))
-                whole = _with_ids(in_schema(table, schema), start, given.origin, new)
-                writer.write(_changed(whole, source, of_group, start, changes))
+        with opened_writer(source.files, work["target"], schema, whole_file, new.options["compression"]) as writer:
+            for group in row_groups(
+                given.path, file, partial(_columns_to_read, changing, new, schema, writer, changes)
+            ):
+                pairs = _among(changing, group.rows)
+                own = pa.schema([field for field in schema if field.name in group.columns])
+                table = _with_ids(in_schema(group.table, own), group.rows.start, given.origin, new)
+                changed = _changed(table, source, pairs, group.rows.start, changes)
+                if _is_leaving(pairs, new).any():
+                    writer.write(changed)
+                else:
+                    writer.write_group(group.number, changed, new.updated_columns if len(pairs.rows) else ())
     return writer
+
+
+def _among(changing: RowPairs, rows: slice) -> RowPairs:
+    """Return the pairs of rows of a file, given in order, that are in a part of it."""
+    return changing.among(slice(*np.searchsorted(changing.rows, [rows.start, rows.stop])))
+
+
+def _columns_to_read(
+    changing: RowPairs, new: NewRows, schema: pa.Schema, writer: PatchedFile, changes: ChangeWriter, rows: slice
+) -> Collection[str]:
+    """Return the columns of some rows of a file that are read as it is written again."""
+    pairs = _among(changing, rows)
+    if not len(pairs.rows):
+        return writer.to_read(())
+    if changes.is_wanted or _is_leaving(pairs, new).any():
+        return frozenset(schema.names)
+    return {*writer.to_read(new.updated_columns), *new.read_columns}
+
+
+def _is_leaving(pairs: RowPairs, new: NewRows) -> Any:  # noqa: ANN401
+    """Return for each pair whether its row leaves the file."""
+    return ~np.isin(pairs.clauses, list(new.updates))
 
 
 def _with_updated_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
@@ -191,7 +215,7 @@ def _changed(table: pa.Table, source: _Source, changing: RowPairs, start: int, c
     if new.hidden is not None:
         table = changed_now(table, updated - start, new.hidden)
     _check(table, new, updated - start)
-    leaves = ~np.isin(changing.clauses, list(new.updates))
+    leaves = _is_leaving(changing, new)
     if changes.is_wanted:
         is_moved = changing.clauses == MOVED
         changes.add(before.take(pa.array(np.concatenate([updated, changing.rows[is_moved]]) - start)), UPDATE_PREIMAGE)
@@ -229,6 +253,8 @@ class _RowsOf:
 
     def column(self, name: str, kind: pa.DataType | None = None) -> Any:  # noqa: ANN401
         names = self._table.column_names
+        if name not in self._new.read_columns:
+            raise AssertionError(f"column {name} may not have been read")
         if name in names:
             return self._rows.of(self._table.column(name))
         if name.lower() in {other.lower() for other in names}:

@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -36,6 +37,21 @@ _WHOLE_BYTES = 256 << 20
 _ARROW_PART_BYTES = 10 << 20
 # Of more files the footers of those that were opened first are read again.
 _MOST_OPENED = 1_000
+
+
+@dataclass(frozen=True)
+class WholeParquet:
+    """A Parquet file all of which is read.
+
+    Args:
+        size: Its bytes.
+        reader: Returns, of ranges that are going to be read, the function that returns the file's bytes from a place
+            on and before another.
+    """
+
+    file: pq.ParquetFile
+    size: int
+    reader: Callable[[Sequence[tuple[int, int]]], Callable[[int, int], Any]]
 
 
 @dataclass(frozen=True)
@@ -93,12 +109,19 @@ class Files:
             return file.parquet()
         return file.parquet(ranges, keep=keep)
 
-    def whole_parquet(self, path: str) -> pq.ParquetFile:
+    @contextmanager
+    def whole_parquet(self, path: str) -> Iterator[WholeParquet]:
         """Open a Parquet file all of which is read; a remote one of moderate size is requested in parallel."""
         if _is_local(path):
-            return self.parquet(path)
-        file = self._remote(path)
-        return file.parquet([(0, file.size)] if file.size <= _WHOLE_BYTES else [])
+            with pa.memory_map(path) as mapped, self.parquet(path) as file:
+                content = mapped.read_buffer()
+                yield WholeParquet(file, content.size, lambda _: lambda first, end: content[first:end])
+            return
+        remote = self._remote(path)
+        is_kept = remote.size <= _WHOLE_BYTES
+        read = remote.reader([(0, remote.size)] if is_kept else [])
+        with remote.opened(read, pre_buffer=not is_kept) as file:
+            yield WholeParquet(file, remote.size, (lambda _: read) if is_kept else remote.reader)
 
     def for_tasks(self) -> Files:
         """Return the files as tasks open them."""

@@ -27,9 +27,19 @@ class NanColumns:
     def __init__(self, schema: pa.Schema) -> None:
         self._found = {(field.name, *path): False for field in schema for path in _floating_point(field.type, ())}
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that are watched."""
+        return frozenset(name for name, *_ in self._found)
+
     def watch(self, table: pa.Table) -> None:
+        """Look at rows, some columns of which may be missing."""
         for path, known in self._found.items():
-            self._found[path] = known or pc.any(pc.is_nan(_column(table, path))).as_py() is True
+            self._found[path] = known or (path[0] in table.column_names and _has_nan(table, path))
+
+    def is_in(self, table: pa.Table, column: str) -> bool:
+        """Return whether a column of some rows, or a field of it, has NaN."""
+        return any(_has_nan(table, path) for path in self._found if path[0] == column)
 
     def as_metadata(self) -> dict[bytes, bytes]:
         """Return key-value metadata for the footer; none without floating-point columns."""
@@ -58,6 +68,10 @@ def _floating_point(kind: pa.DataType, path: tuple[str, ...]) -> Iterator[tuple[
     if pa.types.is_struct(kind):
         for field in (kind.field(index) for index in range(kind.num_fields)):
             yield from _floating_point(field.type, (*path, field.name))
+
+
+def _has_nan(table: pa.Table, path: tuple[str, ...]) -> bool:
+    return pc.any(pc.is_nan(_column(table, path))).as_py() is True
 
 
 def _column(table: pa.Table, path: tuple[str, ...]) -> Any:  # noqa: ANN401

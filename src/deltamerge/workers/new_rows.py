@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltamerge.workers.conditions import RowCheck
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
-from deltamerge.workers.row_values import ClauseRows, is_last
+from deltamerge.workers.row_values import ClauseRows, RowValue, is_last
 from deltamerge.workers.staged_rows import StagedRows
 from deltamerge.workers.table_columns import Shape, has_null, shaped
 
@@ -74,6 +74,14 @@ class NewRows:
         settings = [(name, how) for clause in self.updates.values() for name, how in clause.settings.items()]
         last = {name for name, how in settings if is_last(how)}
         return tuple(dict.fromkeys(sorted((name for name, _ in settings), key=last.__contains__)))
+
+    @property
+    def read_columns(self) -> frozenset[str]:
+        """The columns of the target's files that are read to compute values and to check constraints."""
+        settings = [how for clause in self.updates.values() for how in clause.settings.values()]
+        computed = [how for how in settings if isinstance(how, RowValue)]
+        of_values = {name for how in computed for name in (*how.target_names, *how.written.values())}
+        return frozenset(of_values.union(*(check.columns.values() for check in self.checks)))
 
     @property
     def schema(self) -> pa.Schema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.answers import answer
 from deltamerge.workers.file_systems import is_of_machine
-from deltamerge.workers.files import Files, Output, whole
+from deltamerge.workers.files import Files, Output, WholeParquet, whole
 from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
+from deltamerge.workers.patched_file import PatchedFile
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
 from deltamerge.workers.table_columns import FIELD_ID, can_become, in_type, leaves_of
@@ -181,13 +182,14 @@ AS_IT_WAS = FileForm(pa.schema([]))
 
 
 def opened_writer(
-    files: Files, target: str, schema: pa.Schema, file: pq.ParquetFile, compression: str | None = None
-) -> TableWriter:
-    """Return the writer of a file that takes the place of another one, and has more columns or wider ones.
+    files: Files, target: str, schema: pa.Schema, source: WholeParquet, compression: str | None = None
+) -> PatchedFile:
+    """Return the writer of a file that takes the place of another one, and may have more columns or wider ones.
 
     Args:
         compression: The codec of new columns; None for that of the file's own.
     """
+    file = source.file
     before = plain_schema(file.schema_arrow)
     leaves = {path for field in before for path, _ in leaves_of(field)}
     added = [path for field in schema for path, _ in leaves_of(field) if path not in leaves]
@@ -207,7 +209,7 @@ def opened_writer(
             "store_decimal_as_integer": options["store_decimal_as_integer"] or not has_decimals,
         }
         metadata.pop(SPARK_SCHEMA, None)
-    return TableWriter(files, target, schema, options, metadata)
+    return PatchedFile(files, target, source, schema, options, metadata)
 
 
 def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -222,7 +224,7 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def patch_file(
     files: Files, source: str, target: str, deleted: Blocks, form: FileForm = AS_IT_WAS, origin: Origin = NO_ORIGIN
-) -> TableWriter:
+) -> PatchedFile:
     """Write a file again without some rows; return what has written it; without rows there is no file.
 
     Args:
@@ -232,21 +234,31 @@ def patch_file(
     Raises:
         ValueError: A row to leave out is not in the file.
     """
-    with files.whole_parquet(source) as file:
+    with files.whole_parquet(source) as whole_file:
+        file = whole_file.file
         keep = ~mask_of(deleted, file.metadata.num_rows)
         schema = form.schema_of(file)
-        with opened_writer(files, target, schema, file) as writer:
-            groups = row_groups(file, lambda rows: bool(keep[rows].any()))
-            for start, table in _naming(source, groups):
-                mask = keep[start : start + table.num_rows]
-                rows = in_schema(table, schema)
+        with opened_writer(files, target, schema, whole_file) as writer:
+            untouched = writer.to_read(())
+
+            def columns(rows: slice) -> list[str] | None:
+                if keep[rows].all():
+                    return untouched
+                return schema.names if keep[rows].any() else None
+
+            for group in row_groups(source, file, columns):
+                rows = in_schema(group.table, pa.schema([schema.field(name) for name in group.columns]))
                 if form.hidden is not None:
-                    rows = origin.fill(rows, start, form.hidden)
-                writer.write(rows if mask.all() else rows.filter(pa.array(mask)))
+                    rows = origin.fill(rows, group.rows.start, form.hidden)
+                mask = keep[group.rows]
+                if mask.all():
+                    writer.write_group(group.number, rows, ())
+                else:
+                    writer.write(rows.filter(pa.array(mask)))
     return writer
 
 
-def _naming(path: str, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
+def _naming(path: str, groups: Iterable[RowGroup]) -> Iterator[RowGroup]:
     """Yield row groups; the error about one that cannot be read is Spark's, with the file's name."""
     waiting = iter(groups)
     while True:
@@ -263,29 +275,51 @@ def _naming(path: str, groups: Iterable[tuple[int, pa.Table]]) -> Iterator[tuple
         yield found
 
 
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group that was read: its number, where its rows are in the file, and the columns that were asked for.
+
+    Of these the table has those that are in the file.
+    """
+
+    number: int
+    rows: slice
+    columns: Collection[str]
+    table: pa.Table
+
+
 def row_groups(
-    file: pq.ParquetFile, wanted: Callable[[slice], bool] = lambda _: True
-) -> Iterator[tuple[int, pa.Table]]:
-    """Read each row group and its first row's number, one of moderate size while the one before is worked on.
+    path: str, file: pq.ParquetFile, columns: Callable[[slice], Collection[str] | None]
+) -> Iterator[RowGroup]:
+    """Read row groups, one of moderate size while the one before is worked on.
 
     Args:
-        wanted: Returns of a row group's rows in the file whether they are to be read.
+        path: The file's, for errors.
+        columns: Returns, for a row group's rows in the file, which columns are read; None: it is left out.
     """
+    return _naming(path, _row_groups(file, columns))
+
+
+def _row_groups(file: pq.ParquetFile, columns: Callable[[slice], Collection[str] | None]) -> Iterator[RowGroup]:
     groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
     ends = list(accumulate(group.num_rows for group in groups))
-    starts = [0, *ends][: len(ends)]
-    chosen = [number for number, rows in enumerate(map(slice, starts, ends)) if wanted(rows)]
+    places = list(map(slice, [0, *ends][: len(ends)], ends))
+    asked = {number: names for number, rows in enumerate(places) if (names := columns(rows)) is not None}
+    own = file.schema_arrow.names
 
     def read(number: int) -> pa.Table:
-        return whole(file.read_row_group(number, use_threads=False), groups[number].num_rows)
+        names = [name for name in own if name in asked[number]]
+        found = file.read_row_group(number, None if names == own else names, use_threads=False)
+        return whole(found, groups[number].num_rows)
 
+    chosen = list(asked)
     with ThreadPoolExecutor(1) as pool:
         ahead = None
         for place, number in enumerate(chosen):
             table = read(number) if ahead is None else ahead.result()
             later = [n for n in chosen[place + 1 : place + 2] if groups[n].total_byte_size <= _AHEAD_BYTES]
             ahead = pool.submit(read, later[0]) if later else None
-            yield starts[number], table
+            yield RowGroup(number, places[number], asked[number], table)
 
 
 class TableWriter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -32,7 +32,7 @@ class RemoteFile:
         self._lock = Lock()
         self.size = ranges.version[0]
         tail = _Parts([(self.size - len(ranges.tail), ranges.tail)] if len(ranges.tail) else [])
-        self.metadata: Any = pq.read_metadata(self._file_of(tail))
+        self.metadata: Any = pq.read_metadata(RangedFile(self.size, partial(self._read, tail)))
         # Of a larger file the footer is all that its end is good for.
         self._kept = tail if len(ranges.tail) == self.size else _Parts([])
 
@@ -53,18 +53,25 @@ class RemoteFile:
         if wanted and keep:
             with self._lock:
                 self._kept = self._with(self._kept, [(0, self.size)] if self.size <= _SMALL_BYTES else wanted)
-        parts = self._kept if keep else self._with(self._kept, wanted)
+        read = partial(self._read, self._kept) if keep else self.reader(wanted)
         # Where all that is read is in memory, to buffer it once more would only copy it.
+        return self.opened(read, int96, pre_buffer=not wanted)
+
+    def reader(self, ranges: Iterable[_Span]) -> Callable[[int, int], Any]:
+        """Return the function that returns the file's bytes from a place on and before another, ranges from memory."""
+        return partial(self._read, self._with(self._kept, _united(ranges, self._ranges.gap)))
+
+    def opened(
+        self, read: Callable[[int, int], Any], int96: str | None = None, *, pre_buffer: bool = False
+    ) -> pq.ParquetFile:
+        """Open the file by a function that returns its bytes."""
         return pq.ParquetFile(
-            self._file_of(parts),
+            RangedFile(self.size, read),
             metadata=self.metadata,
-            pre_buffer=not wanted,
+            pre_buffer=pre_buffer,
             coerce_int96_timestamp_unit=int96,
             page_checksum_verification=True,
         )
-
-    def _file_of(self, parts: _Parts) -> RangedFile:
-        return RangedFile(self.size, partial(self._read, parts))
 
     def _read(self, parts: _Parts, first: int, end: int) -> Any:  # noqa: ANN401
         pieces, at = [], first

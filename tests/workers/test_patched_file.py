@@ -1,0 +1,219 @@
+"""A file written again: what does not change is copied, byte for byte, and every reader finds the same rows."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+
+from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.nan_columns import nan_columns
+from deltamerge.workers.parquet_footer import Footer
+from deltamerge.workers.parquet_patch import opened_writer, own_metadata
+from deltamerge.workers.patched_file import PatchedFile
+from deltamerge.workers.thrift_compact import read_struct
+
+from .test_parquet_patch import ROWS, write
+
+GROUP = 300
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"store_decimal_as_integer": True, "compression": {"id": "snappy", "text": "gzip"}},
+    {"store_schema": True, "write_page_index": True, "compression": "none", "data_page_size": 500},
+    {"column_encoding": {"id": "DELTA_BINARY_PACKED", "x": "BYTE_STREAM_SPLIT"}, "data_page_version": "2.0"},
+]
+
+
+def chunk_bytes(path: Path, group: int, name: str) -> list[bytes]:
+    content = path.read_bytes()
+    row_group, found = pq.ParquetFile(path).metadata.row_group(group), []
+    for index in range(row_group.num_columns):
+        column = row_group.column(index)
+        if column.path_in_schema.partition(".")[0] == name:
+            start = column.data_page_offset
+            if column.has_dictionary_page:
+                start = min(start, column.dictionary_page_offset)
+            found.append(content[start : start + column.total_compressed_size])
+    return found
+
+
+def rewritten(source: Path, target: Path, changes: dict[int, pa.Table], schema: pa.Schema | None = None) -> PatchedFile:
+    """Writes a file again: of some row groups columns are others, and the last one loses its first row."""
+    with LOCAL_FILES.whole_parquet(str(source)) as whole:
+        before = whole.file.schema_arrow
+        with opened_writer(LOCAL_FILES, str(target), schema or before, whole) as writer:
+            for group in range(whole.file.num_row_groups):
+                rows = whole.file.read_row_group(group)
+                if group == whole.file.num_row_groups - 1:
+                    writer.write(rows.slice(1))
+                    continue
+                changed = changes.get(group, pa.table({}))
+                for name in changed.column_names:
+                    rows = rows.set_column(before.get_field_index(name), before.field(name), changed.column(name))
+                names = writer.to_read(changed.column_names)
+                writer.write_group(group, rows.select(names), changed.column_names)
+    return writer
+
+
+def checked_pages(path: Path) -> int:
+    """Returns how many pages the offset indexes name, each of which is where they say."""
+    content, pages = path.read_bytes(), 0
+    footer = Footer(lambda first, end: content[first:end], len(content))
+    for group in footer.content[4].value.values:
+        for column in group[1].value.values:
+            if 4 not in column:
+                continue
+            index = read_struct(content[column[4].value : column[4].value + column[5].value])
+            for location in index[1].value.values:
+                header = read_struct(content[location[1].value : location[1].value + 100_000])
+                assert header[1].value in (0, 3)
+                length = location[2].value
+                assert header[3].value < length <= header[3].value + 200
+                pages += 1
+    return pages
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_columns_that_do_not_change_are_copied(tmp_path: Path, options: dict[str, Any]) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    write(source, **options)
+    ids = pa.table({"id": pa.array(range(5_000, 5_000 + GROUP), pa.int64())})
+    writer = rewritten(source, target, {1: ids})
+    old, new = pq.ParquetFile(source), pq.ParquetFile(target, page_checksum_verification=True)
+    expected = old.read().to_pylist()
+    for row, number in zip(expected[GROUP : 2 * GROUP], range(5_000, 5_000 + GROUP), strict=True):
+        row["id"] = number
+    del expected[3 * GROUP]
+    assert list(map(repr, new.read().to_pylist())) == list(map(repr, expected))
+    assert (writer.rows, writer.size) == (ROWS - 1, target.stat().st_size)
+    assert new.schema.equals(old.schema)
+    assert own_metadata(new) == own_metadata(old)
+    assert (b"ARROW:schema" in new.metadata.metadata) == (b"ARROW:schema" in old.metadata.metadata)
+    footer = pq.read_metadata(pa.BufferReader(writer.footer))
+    assert footer.equals(new.metadata)
+    for group in (0, 1):
+        for name in old.schema_arrow.names:
+            # NaN is in x, whose bounds then mean something only as PyArrow writes them.
+            is_copied = name != "x" and (group, name) != (1, "id")
+            assert (chunk_bytes(target, group, name) == chunk_bytes(source, group, name)) is is_copied, (group, name)
+        for index in range(old.metadata.num_columns):
+            before, after = (file.metadata.row_group(group).column(index) for file in (old, new))
+            assert after.statistics is None or group == 1 or after.statistics.equals(before.statistics)
+            assert after.has_column_index == before.has_column_index == after.has_offset_index
+    assert (checked_pages(target) > 10) is bool(options.get("write_page_index"))
+    # PyArrow's data set reader filters by the statistics, DuckDB by statistics and page indexes.
+    found = pads.dataset(target).to_table(filter=pads.field("id") == 5_007)
+    assert found.num_rows == 1
+    with duckdb.connect() as connection:
+        ids_of = connection.execute(f"SELECT id, small FROM '{target}' WHERE id BETWEEN 5003 AND 5004").fetchall()
+        assert sorted(ids_of) == [(row["id"], row["small"]) for row in expected if row["id"] in (5_003, 5_004)]
+        (count,) = connection.execute(f"SELECT count(text) FROM '{target}'").fetchone() or ()
+        assert count == sum(row["text"] is not None for row in expected)
+
+
+def test_columns_that_come_and_widen(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    pq.write_table(pa.table({"a": pa.array(range(1_000), pa.int32()), "b": ["x"] * 1_000}), source, row_group_size=400)
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.date32())])
+    with (
+        LOCAL_FILES.whole_parquet(str(source)) as whole,
+        opened_writer(LOCAL_FILES, str(target), schema, whole) as writer,
+    ):
+        assert writer.to_read(()) == ["a", "c"]
+        for group in range(3):
+            rows = whole.file.read_row_group(group, ["a"])
+            wide = pa.table([rows.column("a").cast(pa.int64()), pa.nulls(len(rows), pa.date32())], names=["a", "c"])
+            writer.write_group(group, wide, ())
+    assert chunk_bytes(target, 2, "b") == chunk_bytes(source, 2, "b")
+    expected = [{"a": n, "b": "x", "c": None} for n in range(1_000)]
+    assert pq.read_table(target).to_pylist() == expected
+    assert pq.read_schema(target).types == schema.types
+
+
+@pytest.mark.parametrize("numbers", [[1.5, math.nan, -2.0], [1.5, 0.25, None], [None, None, None]])
+@pytest.mark.parametrize("bounds", [True, False])
+def test_floating_point_numbers_need_bounds_that_hold(
+    tmp_path: Path, numbers: list[float | None], bounds: bool
+) -> None:
+    """Statistics of the log are made of the new footer, which must not mix what writers make of NaN."""
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    rows = pa.table({"id": [1, 2, 3] * 2, "x": pa.array(numbers * 2, pa.float64())})
+    pq.write_table(rows, source, row_group_size=3, write_statistics=True if bounds else ["id"])
+    rewritten(source, target, {0: pa.table({"id": [7, 8, 9]})})
+    has_nan = any(number is not None and math.isnan(number) for number in numbers)
+    assert nan_columns(pq.read_metadata(target).metadata) == {("x",): has_nan}
+    is_copied = bounds and not has_nan
+    assert (chunk_bytes(target, 0, "x") == chunk_bytes(source, 0, "x")) is is_copied
+    assert is_copied or pq.read_metadata(target).row_group(0).column(1).statistics.has_null_count
+    assert list(map(repr, pq.read_table(target).column("x").to_pylist())) == list(map(repr, [*numbers, *numbers[1:]]))
+
+
+@pytest.mark.parametrize("created_by", [b"parquet-mr version 1.8.1 (b 12)", b"impala version 2.2", None])
+def test_writers_whose_files_readers_treat_in_their_own_way(tmp_path: Path, created_by: bytes | None) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}), sink, compression="none")
+    content = sink.getvalue()
+    own = pq.read_metadata(sink).created_by.encode()
+    if created_by is None:
+        other = own.replace(b"parquet-cpp-arrow", b"parquet-of-nobody")
+    else:
+        other = created_by.ljust(len(own))
+    source.write_bytes(content.replace(own, other))
+    with (
+        LOCAL_FILES.whole_parquet(str(source)) as whole,
+        opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole) as writer,
+    ):
+        assert writer.to_read(["id"]) == ["id", "v"]
+        writer.write_group(0, whole.file.read().set_column(0, "id", pa.array([4, 5, 6])), ["id"])
+    assert pq.read_table(target).to_pydict() == {"id": [4, 5, 6], "v": ["a", "b", "c"]}
+
+
+def test_names_with_dots_and_of_parts(tmp_path: Path) -> None:
+    """A column may have the name of another one's field."""
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    rows = pa.table({"a": [1, 2], "a.b": ["x", "y"], "s": [{"b": 1}, None], "s.b": [5, 6], "list.element": [[1], []]})
+    pq.write_table(rows, source, row_group_size=1)
+    writer = rewritten(source, target, {0: pa.table({"s.b": [9]})})
+    assert writer.rows == 1
+    assert pq.read_table(target).to_pylist() == [{"a": 1, "a.b": "x", "s": {"b": 1}, "s.b": 9, "list.element": [1]}]
+
+
+def test_a_thousand_columns(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    rows = pa.table({f"c{n}": np.arange(200) + n for n in range(1_000)})
+    pq.write_table(rows, source, row_group_size=100, write_page_index=True)
+    rewritten(source, target, {0: pa.table({"c5": np.zeros(100, np.int64)})})
+    expected = rows.set_column(5, "c5", pa.array(np.concatenate([np.zeros(100, np.int64), np.arange(100, 200) + 5])))
+    assert pq.read_table(target).equals(
+        pa.concat_tables([expected.slice(0, 100), expected.slice(101)]).combine_chunks()
+    )
+    assert checked_pages(target) == 2_000
+
+
+def test_a_file_that_ends_too_early(tmp_path: Path) -> None:
+    """Its footer names bytes that are not there: an error, and nothing is left."""
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    pq.write_table(pa.table({"id": range(1_000), "v": ["a"] * 1_000}), source)
+    content = source.read_bytes()
+    source.write_bytes(content[:200] + content[-8 - int.from_bytes(content[-8:-4], "little") :])
+
+    def patch(changed: Collection[str]) -> None:
+        with (
+            LOCAL_FILES.whole_parquet(str(source)) as whole,
+            opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole) as writer,
+        ):
+            writer.write_group(0, pa.table({"id": range(1_000)}), changed)
+
+    with pytest.raises(ValueError, match="behind the end"):
+        patch(["id"])
+    assert list(tmp_path.iterdir()) == [source]
