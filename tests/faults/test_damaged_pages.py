@@ -15,10 +15,11 @@ import pytest
 
 from deltamerge.workers.file_columns import read_columns, read_row_groups
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.parquet_patch import TableWriter, row_groups
+from deltamerge.workers.parquet_patch import row_groups
 from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged
 from deltamerge.workers.table_columns import Part, Shape
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
+from deltamerge.workers.table_writer import TableWriter
 from faults.mutations import damaged
 
 MUTATIONS = int(os.environ.get("DELTAMERGE_MUTATIONS", "300"))
@@ -141,7 +142,7 @@ def test_a_page_that_seems_to_be_of_another_kind(tmp_path: Path, codec: str) -> 
                     read_row_groups(LOCAL_FILES, str(file), {}, asked, lambda *_: True)
                 ),
                 "patch": lambda: list(
-                    row_groups(str(file), LOCAL_FILES.parquet(str(file)), lambda _: rows.schema.names)
+                    row_groups(str(file), LOCAL_FILES.parquet(str(file)), [rows.schema.names] * metadata.num_row_groups)
                 ),
                 "source": lambda name=name: open_staged(  # type: ignore[misc]
                     LOCAL_FILES, StagedRows((StagedFile.of(LOCAL_FILES, str(file)),)), [name]

@@ -19,7 +19,7 @@ from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField
 from deltamerge.skipping.collect_statistics import parquet_statistics, truncate_max_string
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.parquet_patch import TableWriter
+from deltamerge.workers.table_writer import TableWriter
 
 NAN = float("nan")
 

@@ -11,7 +11,7 @@ import pytest
 from deltamerge.workers.change_files import DELETE, INSERT, ChangeWriter
 from deltamerge.workers.conditions import Column, Constant, Operation, RowCheck
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.parquet_patch import TableWriter
+from deltamerge.workers.table_writer import TableWriter
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 

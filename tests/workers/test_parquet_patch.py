@@ -17,13 +17,13 @@ from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.parquet_patch import (
     AS_IT_WAS,
-    TableWriter,
     own_metadata,
     patch_file,
     patching,
     reason_not_to_patch,
 )
 from deltamerge.workers.row_blocks import Blocks, block_columns, blocks_of_rows
+from deltamerge.workers.table_writer import TableWriter
 
 ROWS = 1000
 SCHEMA = pa.schema(

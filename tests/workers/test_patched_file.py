@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ import pytest
 
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.nan_columns import nan_columns
-from deltamerge.workers.parquet_footer import Footer
+from deltamerge.workers.parquet_footer import Footer, is_of_known_writer
 from deltamerge.workers.parquet_patch import opened_writer, own_metadata
-from deltamerge.workers.patched_file import PatchedFile
+from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile
 from deltamerge.workers.thrift_compact import read_struct
 
 from .test_parquet_patch import ROWS, write
@@ -46,21 +45,19 @@ def chunk_bytes(path: Path, group: int, name: str) -> list[bytes]:
     return found
 
 
-def rewritten(source: Path, target: Path, changes: dict[int, pa.Table], schema: pa.Schema | None = None) -> PatchedFile:
+def rewritten(source: Path, target: Path, changes: dict[int, pa.Table]) -> EncodedFile | PatchedFile:
     """Writes a file again: of some row groups columns are others, and the last one loses its first row."""
     with LOCAL_FILES.whole_parquet(str(source)) as whole:
-        before = whole.file.schema_arrow
-        with opened_writer(LOCAL_FILES, str(target), schema or before, whole) as writer:
-            for group in range(whole.file.num_row_groups):
-                rows = whole.file.read_row_group(group)
-                if group == whole.file.num_row_groups - 1:
-                    writer.write(rows.slice(1))
-                    continue
-                changed = changes.get(group, pa.table({}))
-                for name in changed.column_names:
-                    rows = rows.set_column(before.get_field_index(name), before.field(name), changed.column(name))
-                names = writer.to_read(changed.column_names)
-                writer.write_group(group, rows.select(names), changed.column_names)
+        schema, groups = whole.file.schema_arrow, whole.file.num_row_groups
+        changed: list[Changed] = [changes[n].column_names if n in changes else () for n in range(groups - 1)]
+        with opened_writer(LOCAL_FILES, str(target), schema, whole, [*changed, None]) as writer:
+            for number in range(groups):
+                rows = whole.file.read_row_group(number)
+                for name in changes[number].column_names if number in changes else ():
+                    place = schema.get_field_index(name)
+                    rows = rows.set_column(place, schema.field(place), changes[number].column(name))
+                names = writer.columns(number)
+                writer.write_group(number, rows.slice(1) if number == groups - 1 else rows.select(names))
     return writer
 
 
@@ -68,16 +65,16 @@ def checked_pages(path: Path) -> int:
     """Returns how many pages the offset indexes name, each of which is where they say."""
     content, pages = path.read_bytes(), 0
     footer = Footer(lambda first, end: content[first:end], len(content))
-    for group in footer.content[4].value.values:
-        for column in group[1].value.values:
+    for group in footer.content[4][1][1]:
+        for column in group[1][1][1]:
             if 4 not in column:
                 continue
-            index = read_struct(content[column[4].value : column[4].value + column[5].value])
-            for location in index[1].value.values:
-                header = read_struct(content[location[1].value : location[1].value + 100_000])
-                assert header[1].value in (0, 3)
-                length = location[2].value
-                assert header[3].value < length <= header[3].value + 200
+            index = read_struct(content[column[4][1] : column[4][1] + column[5][1]])
+            for location in index[1][1][1]:
+                header = read_struct(content[location[1][1] : location[1][1] + 100_000])
+                assert header[1][1] in (0, 3)
+                length = location[2][1]
+                assert header[3][1] < length <= header[3][1] + 200
                 pages += 1
     return pages
 
@@ -126,13 +123,13 @@ def test_columns_that_come_and_widen(tmp_path: Path) -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.date32())])
     with (
         LOCAL_FILES.whole_parquet(str(source)) as whole,
-        opened_writer(LOCAL_FILES, str(target), schema, whole) as writer,
+        opened_writer(LOCAL_FILES, str(target), schema, whole, [()] * 3) as writer,
     ):
-        assert writer.to_read(()) == ["a", "c"]
         for group in range(3):
+            assert writer.columns(group) == ["a", "c"]
             rows = whole.file.read_row_group(group, ["a"])
             wide = pa.table([rows.column("a").cast(pa.int64()), pa.nulls(len(rows), pa.date32())], names=["a", "c"])
-            writer.write_group(group, wide, ())
+            writer.write_group(group, wide)
     assert chunk_bytes(target, 2, "b") == chunk_bytes(source, 2, "b")
     expected = [{"a": n, "b": "x", "c": None} for n in range(1_000)]
     assert pq.read_table(target).to_pylist() == expected
@@ -157,25 +154,40 @@ def test_floating_point_numbers_need_bounds_that_hold(
     assert list(map(repr, pq.read_table(target).column("x").to_pylist())) == list(map(repr, [*numbers, *numbers[1:]]))
 
 
-@pytest.mark.parametrize("created_by", [b"parquet-mr version 1.8.1 (b 12)", b"impala version 2.2", None])
-def test_writers_whose_files_readers_treat_in_their_own_way(tmp_path: Path, created_by: bytes | None) -> None:
+@pytest.mark.parametrize("created_by", [b"parquet-mr version 1.8.1 (b 12)", b"impala version 2.2", b"somebody"])
+def test_writers_whose_files_readers_treat_in_their_own_way(tmp_path: Path, created_by: bytes) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     sink = io.BytesIO()
     pq.write_table(pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}), sink, compression="none")
-    content = sink.getvalue()
     own = pq.read_metadata(sink).created_by.encode()
-    if created_by is None:
-        other = own.replace(b"parquet-cpp-arrow", b"parquet-of-nobody")
-    else:
-        other = created_by.ljust(len(own))
-    source.write_bytes(content.replace(own, other))
+    source.write_bytes(sink.getvalue().replace(own, created_by.ljust(len(own))))
     with (
         LOCAL_FILES.whole_parquet(str(source)) as whole,
-        opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole) as writer,
+        opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole, [["id"]]) as writer,
     ):
-        assert writer.to_read(["id"]) == ["id", "v"]
-        writer.write_group(0, whole.file.read().set_column(0, "id", pa.array([4, 5, 6])), ["id"])
+        assert writer.columns(0) == ["id", "v"]
+        writer.write_group(0, whole.file.read().set_column(0, "id", pa.array([4, 5, 6])))
     assert pq.read_table(target).to_pydict() == {"id": [4, 5, 6], "v": ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize(
+    ("created_by", "is_known"),
+    [
+        ("parquet-mr version 1.15.2 (build 8e3e1c8)", True),
+        ("parquet-mr version 1.10.0", True),
+        ("parquet-mr version 1.9.0", False),
+        ("parquet-mr version 1.8", False),
+        ("parquet-cpp-arrow version 26.0.1", True),
+        ("parquet-cpp version 1.5.1", False),
+        ("delta-rs version py-1.6.6", True),
+        ("parquet-mr compatible Photon version 0.2 (build 16.4)", True),
+        ("impala version 4.0", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_known_writers(created_by: str | None, is_known: bool) -> None:
+    assert is_of_known_writer(created_by) is is_known
 
 
 def test_names_with_dots_and_of_parts(tmp_path: Path) -> None:
@@ -207,13 +219,13 @@ def test_a_file_that_ends_too_early(tmp_path: Path) -> None:
     content = source.read_bytes()
     source.write_bytes(content[:200] + content[-8 - int.from_bytes(content[-8:-4], "little") :])
 
-    def patch(changed: Collection[str]) -> None:
+    def patch() -> None:
         with (
             LOCAL_FILES.whole_parquet(str(source)) as whole,
-            opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole) as writer,
+            opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole, [["id"]]) as writer,
         ):
-            writer.write_group(0, pa.table({"id": range(1_000)}), changed)
+            writer.write_group(0, pa.table({"id": range(1_000)}))
 
     with pytest.raises(ValueError, match="behind the end"):
-        patch(["id"])
+        patch()
     assert list(tmp_path.iterdir()) == [source]

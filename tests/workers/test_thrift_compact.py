@@ -25,7 +25,6 @@ from deltamerge.workers.thrift_compact import (
     STRUCT,
     TRUE,
     Field,
-    Items,
     Struct,
     read_struct,
     write_struct,
@@ -39,20 +38,20 @@ def fields(kinds: st.SearchStrategy[Field]) -> st.SearchStrategy[Struct]:
 
 
 SCALARS = st.one_of(
-    *(st.builds(Field, st.just(kind), st.integers(-(1 << bits), (1 << bits) - 1)) for kind, bits in INTEGERS.items()),
-    st.binary(max_size=300).map(lambda content: Field(BINARY, content)),
-    st.floats(allow_nan=False).map(lambda number: Field(DOUBLE, number)),
-    st.integers(0, 255).map(lambda byte: Field(BYTE, byte)),
-    st.sampled_from([Field(TRUE, None), Field(FALSE, None)]),
+    *(st.tuples(st.just(kind), st.integers(-(1 << bits), (1 << bits) - 1)) for kind, bits in INTEGERS.items()),
+    st.binary(max_size=300).map(lambda content: (BINARY, content)),
+    st.floats(allow_nan=False).map(lambda number: (DOUBLE, number)),
+    st.integers(0, 255).map(lambda byte: (BYTE, byte)),
+    st.sampled_from([(TRUE, None), (FALSE, None)]),
 )
 LISTS = st.one_of(
-    st.lists(st.integers(0, 9), max_size=40).map(lambda values: Field(LIST, Items(I64, values))),
-    st.lists(st.sampled_from([1, 2]), max_size=40).map(lambda values: Field(SET, Items(TRUE, values))),
-    st.lists(fields(SCALARS), max_size=20).map(lambda values: Field(LIST, Items(STRUCT, values))),
+    st.lists(st.integers(0, 9), max_size=40).map(lambda values: (LIST, (I64, values))),
+    st.lists(st.sampled_from([1, 2]), max_size=40).map(lambda values: (SET, (TRUE, values))),
+    st.lists(fields(SCALARS), max_size=20).map(lambda values: (LIST, (STRUCT, values))),
 )
 
 
-@given(fields(st.one_of(SCALARS, LISTS, fields(SCALARS).map(lambda found: Field(STRUCT, found)))))
+@given(fields(st.one_of(SCALARS, LISTS, fields(SCALARS).map(lambda found: (STRUCT, found)))))
 def test_what_is_written_is_read(struct: Struct) -> None:
     assert read_struct(write_struct(struct)) == struct
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,8 +17,8 @@ from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UP
 from deltamerge.workers.file_columns import read_columns
 from deltamerge.workers.files import Files
 from deltamerge.workers.new_rows import ChangingFile, NewRows
-from deltamerge.workers.parquet_patch import TableWriter, in_schema, opened_writer, row_groups, with_column
-from deltamerge.workers.patched_file import PatchedFile
+from deltamerge.workers.parquet_patch import in_schema, opened_writer, row_groups, row_places, with_column
+from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile
 from deltamerge.workers.row_pairs import MOVED, RowPairs, distinct, read_numbers, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.row_values import RowValue, Setting, is_last
@@ -31,6 +31,7 @@ from deltamerge.workers.staged_rows import (
     taken,
 )
 from deltamerge.workers.table_columns import plain_type
+from deltamerge.workers.table_writer import TableWriter
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 # Into a store that takes long to answer; each file in work is in memory.
@@ -112,7 +113,7 @@ class _Source:
         return found
 
 
-def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) -> PatchedFile:
+def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) -> EncodedFile | PatchedFile:
     """Write the file of a `patch_work` again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file
@@ -124,26 +125,28 @@ def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) ->
     """
     new, given = source.new, ChangingFile.of(work["source"])
     changing = read_pairs(source.files, given.pairs).changing
-    rows = changing.rows
     with source.files.whole_parquet(given.path) as whole_file:
         file = whole_file.file
         if is_of_other_calendar(file.metadata):
             raise ValueError("the file's dates and times are those of Spark 2")
-        if len(rows) and rows[-1] >= file.metadata.num_rows:
-            raise ValueError(f"row {rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
-        schema = _with_updated_columns(new.form.schema_of(file), new)
-        with opened_writer(source.files, work["target"], schema, whole_file, new.options["compression"]) as writer:
-            for group in row_groups(
-                given.path, file, partial(_columns_to_read, changing, new, schema, writer, changes)
-            ):
-                pairs = _among(changing, group.rows)
+        if len(changing.rows) and changing.rows[-1] >= file.metadata.num_rows:
+            raise ValueError(f"row {changing.rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
+        schema, places = _with_updated_columns(new.form.schema_of(file), new), row_places(file)
+        pairs = [_among(changing, rows) for rows in places]
+        changed = [_changed_columns(of_group, new) for of_group in pairs]
+        codec = new.options["compression"]
+        with opened_writer(source.files, work["target"], schema, whole_file, changed, codec) as writer:
+            asked = [
+                frozenset(schema.names)
+                if changes.is_wanted and len(of_group.rows)
+                else {*writer.columns(number), *(new.read_columns if len(of_group.rows) else ())}
+                for number, of_group in enumerate(pairs)
+            ]
+            for group in row_groups(given.path, file, asked):
                 own = pa.schema([field for field in schema if field.name in group.columns])
                 table = _with_ids(in_schema(group.table, own), group.rows.start, given.origin, new)
-                changed = _changed(table, source, pairs, group.rows.start, changes)
-                if _is_leaving(pairs, new).any():
-                    writer.write(changed)
-                else:
-                    writer.write_group(group.number, changed, new.updated_columns if len(pairs.rows) else ())
+                rows = _changed(table, source, pairs[group.number], group.rows.start, changes)
+                writer.write_group(group.number, rows)
     return writer
 
 
@@ -152,16 +155,10 @@ def _among(changing: RowPairs, rows: slice) -> RowPairs:
     return changing.among(slice(*np.searchsorted(changing.rows, [rows.start, rows.stop])))
 
 
-def _columns_to_read(
-    changing: RowPairs, new: NewRows, schema: pa.Schema, writer: PatchedFile, changes: ChangeWriter, rows: slice
-) -> Collection[str]:
-    """Return the columns of some rows of a file that are read as it is written again."""
-    pairs = _among(changing, rows)
+def _changed_columns(pairs: RowPairs, new: NewRows) -> Changed:
     if not len(pairs.rows):
-        return writer.to_read(())
-    if changes.is_wanted or _is_leaving(pairs, new).any():
-        return frozenset(schema.names)
-    return {*writer.to_read(new.updated_columns), *new.read_columns}
+        return ()
+    return None if _is_leaving(pairs, new).any() else new.updated_columns
 
 
 def _is_leaving(pairs: RowPairs, new: NewRows) -> Any:  # noqa: ANN401

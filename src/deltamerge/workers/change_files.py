@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from deltamerge.workers.files import Files
-from deltamerge.workers.parquet_patch import TableWriter, in_schema
+from deltamerge.workers.parquet_patch import in_schema
 from deltamerge.workers.staged_rows import PIECE_BYTES
+from deltamerge.workers.table_writer import TableWriter
 
 CHANGE_TYPE = "_change_type"
 INSERT, DELETE = "insert", "delete"

@@ -6,7 +6,7 @@ Source: Parquet, ``parquet.thrift``, whose field ids are used here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,18 +19,17 @@ from deltamerge.workers.thrift_compact import (
     I64,
     LIST,
     STRUCT,
-    Field,
-    Items,
     Struct,
     read_struct,
     write_struct,
 )
 
 MAGIC = b"PAR1"
-# Readers make up for errors of older versions, and of some other writers, by the name in the footer.
-_WRITERS = re.compile(rb"parquet-mr version 1\.[1-9]\d|parquet-cpp-arrow version|parquet-rs version|DuckDB version")
+_WRITTEN_BYTES = 8 << 20
+# Readers make up for errors of these writers, whose name is in the footer.
+_CORRECTED = re.compile(r"parquet-mr version (0\.|1\.\d(\D|$))|parquet-cpp version|impala version", re.IGNORECASE)
 # FileMetaData
-_ROWS, _GROUPS, _METADATA, _CREATED_BY, _ORDERS = 3, 4, 5, 6, 7
+_ROWS, _GROUPS, _METADATA, _ORDERS = 3, 4, 5, 7
 # RowGroup
 _COLUMNS, _BYTE_SIZE, _GROUP_ROWS, _GROUP_OFFSET, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 5, 6, 7
 # ColumnChunk
@@ -75,26 +74,25 @@ class Footer:
         self.content = read_struct(bytes(memoryview(read(end - length, end))))
 
     @property
-    def is_of_known_writer(self) -> bool:
-        """Whether chunks mean the same in a file of another writer: statistics do with the orders of columns only."""
-        created_by = self.content.get(_CREATED_BY)
-        return created_by is not None and _WRITERS.match(created_by.value) is not None and _ORDERS in self.content
+    def has_column_orders(self) -> bool:
+        """Whether the footer says how values are ordered, without which bounds mean nothing."""
+        return _ORDERS in self.content
 
     def has_bounds(self, group: int, column: int) -> bool:
         """Return whether a chunk has a minimum and a maximum, or only NULLs."""
-        metadata = self._chunk(group, column)[_COLUMN].value
-        statistics = metadata[_STATISTICS].value if _STATISTICS in metadata else {}
+        metadata = self._chunk(group, column)[_COLUMN][1]
+        statistics = metadata[_STATISTICS][1] if _STATISTICS in metadata else {}
         if _LOW in statistics and _HIGH in statistics:
             return True
-        return _NULLS in statistics and statistics[_NULLS].value == metadata[_VALUES].value
+        return _NULLS in statistics and statistics[_NULLS][1] == metadata[_VALUES][1]
 
     def span(self, group: int, column: int) -> tuple[int, int]:
         """Return where a chunk begins in the file, and where it ends."""
-        metadata: Struct = self._chunk(group, column)[_COLUMN].value
-        start = metadata[_DATA_PAGE].value
-        if _DICTIONARY_PAGE in metadata and metadata[_DICTIONARY_PAGE].value:
-            start = min(start, metadata[_DICTIONARY_PAGE].value)
-        return start, start + metadata[_COMPRESSED].value
+        metadata: Struct = self._chunk(group, column)[_COLUMN][1]
+        start = metadata[_DATA_PAGE][1]
+        if _DICTIONARY_PAGE in metadata and metadata[_DICTIONARY_PAGE][1]:
+            start = min(start, metadata[_DICTIONARY_PAGE][1])
+        return start, start + metadata[_COMPRESSED][1]
 
     def chunk(self, group: int, column: int, read: Bytes | None = None) -> Chunk:
         """Return a column's values in a row group.
@@ -118,14 +116,14 @@ class Footer:
         return Chunk(pages, start, description, column_index if places else None, places)
 
     def _chunk(self, group: int, column: int) -> Struct:
-        found: Struct = self.content[_GROUPS].value.values[group][_COLUMNS].value.values[column]
+        found: Struct = self.content[_GROUPS][1][1][group][_COLUMNS][1][1][column]
         return found
 
     def _part(self, description: Struct, offset: int, length: int) -> Any | None:  # noqa: ANN401
         if offset not in description or length not in description:
             return None
-        first = description[offset].value
-        return self._read(first, first + description[length].value)
+        first = description[offset][1]
+        return self._read(first, first + description[length][1])
 
 
 class ChunkFile:
@@ -141,12 +139,20 @@ class ChunkFile:
         self._form = form.content
         self._groups: list[Struct] = []
         self._indexes: list[tuple[Struct, Chunk, int]] = []
-        self._at = 0
+        self._pending: list[pa.Buffer] = []
+        self._at = self._written = 0
         self._put(MAGIC)
 
     def _put(self, content: Any) -> None:  # noqa: ANN401
-        self._stream.write(content)
+        self._pending.append(pa.py_buffer(content))
         self._at += len(content)
+        if self._at - self._written >= _WRITTEN_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        for run in _runs(self._pending):
+            self._stream.write(run)
+        self._pending, self._written = [], self._at
 
     def add(self, rows: int, chunks: list[Chunk]) -> None:
         """Add a row group of chunks for all leaves of the schema."""
@@ -154,26 +160,26 @@ class ChunkFile:
         for chunk in chunks:
             shift = self._at - chunk.start
             metadata = {
-                number: Field(field.kind, field.value + shift)
-                if number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) and field.value
+                number: (field[0], field[1] + shift)
+                if number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE) and field[1]
                 else field
-                for number, field in chunk.description[_COLUMN].value.items()
+                for number, field in chunk.description[_COLUMN][1].items()
                 # A Bloom filter is elsewhere in its file.
                 if number not in (_BLOOM_FILTER, _BLOOM_FILTER_LENGTH)
             }
-            columns.append({_CHUNK_OFFSET: Field(I64, 0), _COLUMN: Field(STRUCT, metadata)})
-            uncompressed += metadata[_UNCOMPRESSED].value
+            columns.append({_CHUNK_OFFSET: (I64, 0), _COLUMN: (STRUCT, metadata)})
+            uncompressed += metadata[_UNCOMPRESSED][1]
             self._indexes.append((columns[-1], chunk, shift))
             self._put(chunk.pages)
         group = {
-            _COLUMNS: Field(LIST, Items(STRUCT, columns)),
-            _BYTE_SIZE: Field(I64, uncompressed),
-            _GROUP_ROWS: Field(I64, rows),
-            _GROUP_OFFSET: Field(I64, first),
-            _COMPRESSED_SIZE: Field(I64, self._at - first),
+            _COLUMNS: (LIST, (STRUCT, columns)),
+            _BYTE_SIZE: (I64, uncompressed),
+            _GROUP_ROWS: (I64, rows),
+            _GROUP_OFFSET: (I64, first),
+            _COMPRESSED_SIZE: (I64, self._at - first),
         }
         if len(self._groups) < _MOST_NUMBERED:
-            group[_ORDINAL] = Field(I16, len(self._groups))
+            group[_ORDINAL] = (I16, len(self._groups))
         self._groups.append(group)
 
     def end(self, metadata: dict[bytes, bytes]) -> bytes:
@@ -183,35 +189,53 @@ class ChunkFile:
         offset_indexes = [_shifted(chunk.offset_index, shift) for _, chunk, shift in self._indexes]
         self._put_indexes(offset_indexes, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
         content = dict(self._form)
-        content[_ROWS] = Field(I64, sum(group[_GROUP_ROWS].value for group in self._groups))
-        content[_GROUPS] = Field(LIST, Items(STRUCT, self._groups))
-        more = [{1: Field(BINARY, key), 2: Field(BINARY, value)} for key, value in metadata.items()]
+        content[_ROWS] = (I64, sum(group[_GROUP_ROWS][1] for group in self._groups))
+        content[_GROUPS] = (LIST, (STRUCT, self._groups))
+        more = [{1: (BINARY, key), 2: (BINARY, value)} for key, value in metadata.items()]
         if more:
-            own = content[_METADATA].value.values if _METADATA in content else []
-            content[_METADATA] = Field(LIST, Items(STRUCT, [*own, *more]))
+            own = content[_METADATA][1][1] if _METADATA in content else []
+            content[_METADATA] = (LIST, (STRUCT, [*own, *more]))
         footer = write_struct({number: content[number] for number in sorted(content)})
         footer += len(footer).to_bytes(4, "little") + MAGIC
         self._put(footer)
+        self._flush()
         return MAGIC + footer
 
     def _put_indexes(self, indexes: list[Any | None], offset: int, length: int) -> None:
         for (column, _, _), content in zip(self._indexes, indexes, strict=True):
             if content is not None:
-                placed = {**column, offset: Field(I64, self._at), length: Field(I32, len(content))}
+                placed = {**column, offset: (I64, self._at), length: (I32, len(content))}
                 column.clear()
                 column.update(sorted(placed.items()))
                 self._put(content)
+
+
+def _runs(buffers: Sequence[pa.Buffer]) -> Iterator[pa.Buffer]:
+    """Yield the same bytes in few buffers, where they are one behind the other in memory without copying them.
+
+    Each write waits for the interpreter's lock: of a thousand small ones that would be most of the time.
+    """
+    first = 0
+    for index, buffer in enumerate(buffers):
+        after = buffers[index + 1].address if index + 1 < len(buffers) else None
+        if buffer.address + buffer.size != after:
+            start, end = buffers[first].address, buffer.address + buffer.size
+            yield buffer if first == index else pa.foreign_buffer(start, end - start, base=buffers[first : index + 1])
+            first = index + 1
 
 
 def _shifted(index: Struct | None, shift: int) -> bytes | None:
     """Return an offset index whose pages are elsewhere."""
     if index is None:
         return None
-    kind, locations = index[_LOCATIONS].value
-    moved = [
-        {**location, _LOCATION_OFFSET: Field(I64, location[_LOCATION_OFFSET].value + shift)} for location in locations
-    ]
-    return write_struct({**index, _LOCATIONS: Field(LIST, Items(kind, moved))})
+    kind, locations = index[_LOCATIONS][1]
+    moved = [{**location, _LOCATION_OFFSET: (I64, location[_LOCATION_OFFSET][1] + shift)} for location in locations]
+    return write_struct({**index, _LOCATIONS: (LIST, (kind, moved))})
+
+
+def is_of_known_writer(created_by: str | None) -> bool:
+    """Return whether chunks mean the same in a file of another writer. Source: Parquet, ``created_by``."""
+    return " version " in (created_by or "") and not _CORRECTED.match(created_by or "")
 
 
 def footer_of(buffer: pa.Buffer) -> Footer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.answers import answer
 from deltamerge.workers.file_systems import is_of_machine
-from deltamerge.workers.files import Files, Output, WholeParquet, whole
-from deltamerge.workers.nan_columns import NAN_COLUMNS, NanColumns
-from deltamerge.workers.patched_file import PatchedFile
+from deltamerge.workers.files import Files, WholeParquet, whole
+from deltamerge.workers.nan_columns import NAN_COLUMNS
+from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile, patched_file
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
-from deltamerge.workers.table_columns import FIELD_ID, can_become, in_type, leaves_of
+from deltamerge.workers.table_columns import FIELD_ID, can_become, in_type, leaves_of, plain_schema
 
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
@@ -129,13 +129,6 @@ def _bytes_of_data_pages(chunk: Any) -> float:  # noqa: ANN401
     return float(chunk.total_uncompressed_size * (1 - dictionary / chunk.total_compressed_size))
 
 
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return columns of view types, which Arrow cannot filter, their plain types."""
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    fields = [field.with_type(plain.get(field.type, field.type)) for field in schema]
-    return pa.schema(fields)
-
-
 @dataclass(frozen=True)
 class FileForm:
     """What a file has once it is written again, besides what it had.
@@ -182,26 +175,32 @@ AS_IT_WAS = FileForm(pa.schema([]))
 
 
 def opened_writer(
-    files: Files, target: str, schema: pa.Schema, source: WholeParquet, compression: str | None = None
-) -> PatchedFile:
+    files: Files,
+    target: str,
+    schema: pa.Schema,
+    source: WholeParquet,
+    changed: Sequence[Changed],
+    compression: str | None = None,
+) -> EncodedFile | PatchedFile:
     """Return the writer of a file that takes the place of another one, and may have more columns or wider ones.
 
     Args:
+        changed: What changes in each row group.
         compression: The codec of new columns; None for that of the file's own.
     """
     file = source.file
     before = plain_schema(file.schema_arrow)
     leaves = {path for field in before for path, _ in leaves_of(field)}
     added = [path for field in schema for path, _ in leaves_of(field) if path not in leaves]
-    changed = [field for field in before if schema.field(field.name).type != field.type]
-    wider = {path for field in changed for path, _ in leaves_of(field)}
+    widened = [field for field in before if schema.field(field.name).type != field.type]
+    wider = {path for field in widened for path, _ in leaves_of(field)}
     options, metadata = writer_options(file), own_metadata(file)
     if added:
         codecs = options["compression"]
         if isinstance(codecs, dict):
             codecs = {**codecs, **dict.fromkeys(added, compression or next(iter(codecs.values())))}
         options |= {"compression": codecs, "use_dictionary": [*options["use_dictionary"], *added]}
-    if changed:
+    if widened:
         encodings = {name: kind for name, kind in (options["column_encoding"] or {}).items() if name not in wider}
         has_decimals = any(pa.types.is_decimal(kind) for field in before for _, kind in leaves_of(field))
         options |= {
@@ -209,7 +208,7 @@ def opened_writer(
             "store_decimal_as_integer": options["store_decimal_as_integer"] or not has_decimals,
         }
         metadata.pop(SPARK_SCHEMA, None)
-    return PatchedFile(files, target, source, schema, options, metadata)
+    return patched_file(files, target, source, schema, options, metadata, changed)
 
 
 def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -224,7 +223,7 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def patch_file(
     files: Files, source: str, target: str, deleted: Blocks, form: FileForm = AS_IT_WAS, origin: Origin = NO_ORIGIN
-) -> PatchedFile:
+) -> EncodedFile | PatchedFile:
     """Write a file again without some rows; return what has written it; without rows there is no file.
 
     Args:
@@ -237,25 +236,67 @@ def patch_file(
     with files.whole_parquet(source) as whole_file:
         file = whole_file.file
         keep = ~mask_of(deleted, file.metadata.num_rows)
-        schema = form.schema_of(file)
-        with opened_writer(files, target, schema, whole_file) as writer:
-            untouched = writer.to_read(())
-
-            def columns(rows: slice) -> list[str] | None:
-                if keep[rows].all():
-                    return untouched
-                return schema.names if keep[rows].any() else None
-
-            for group in row_groups(source, file, columns):
+        schema, places = form.schema_of(file), row_places(file)
+        changed: list[Changed] = [() if keep[rows].all() else None for rows in places]
+        with opened_writer(files, target, schema, whole_file, changed) as writer:
+            asked = [writer.columns(number) if keep[rows].any() else None for number, rows in enumerate(places)]
+            for group in row_groups(source, file, asked):
                 rows = in_schema(group.table, pa.schema([schema.field(name) for name in group.columns]))
                 if form.hidden is not None:
                     rows = origin.fill(rows, group.rows.start, form.hidden)
                 mask = keep[group.rows]
-                if mask.all():
-                    writer.write_group(group.number, rows, ())
-                else:
-                    writer.write(rows.filter(pa.array(mask)))
+                writer.write_group(group.number, rows if mask.all() else rows.filter(pa.array(mask)))
     return writer
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group that was read: its number, where its rows are in the file, and the columns that were asked for.
+
+    Of these the table has those that are in the file.
+    """
+
+    number: int
+    rows: slice
+    columns: Collection[str]
+    table: pa.Table
+
+
+def row_places(file: pq.ParquetFile) -> list[slice]:
+    """Return where the rows of each row group are in a file."""
+    ends = list(accumulate(file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)))
+    return list(map(slice, [0, *ends][: len(ends)], ends))
+
+
+def row_groups(path: str, file: pq.ParquetFile, asked: Sequence[Collection[str] | None]) -> Iterator[RowGroup]:
+    """Read row groups, one of moderate size while the one before is worked on.
+
+    Args:
+        path: The file's, for errors.
+        asked: For each row group which columns are read; None: it is left out.
+    """
+    return _naming(path, _row_groups(file, asked))
+
+
+def _row_groups(file: pq.ParquetFile, asked: Sequence[Collection[str] | None]) -> Iterator[RowGroup]:
+    own, places = file.schema_arrow.names, row_places(file)
+
+    def read(number: int) -> RowGroup:
+        columns, rows = asked[number], places[number]
+        assert columns is not None
+        names = [name for name in own if name in columns]
+        found = file.read_row_group(number, None if names == own else names, use_threads=False)
+        return RowGroup(number, rows, columns, whole(found, rows.stop - rows.start))
+
+    chosen = [number for number, columns in enumerate(asked) if columns is not None]
+    with ThreadPoolExecutor(1) as pool:
+        ahead = None
+        for place, number in enumerate(chosen):
+            group = read(number) if ahead is None else ahead.result()
+            later = chosen[place + 1 : place + 2]
+            is_moderate = later and file.metadata.row_group(later[0]).total_byte_size <= _AHEAD_BYTES
+            ahead = pool.submit(read, later[0]) if is_moderate else None
+            yield group
 
 
 def _naming(path: str, groups: Iterable[RowGroup]) -> Iterator[RowGroup]:
@@ -273,109 +314,6 @@ def _naming(path: str, groups: Iterable[RowGroup]) -> Iterator[RowGroup]:
         if found is None:
             return
         yield found
-
-
-@dataclass(frozen=True)
-class RowGroup:
-    """A row group that was read: its number, where its rows are in the file, and the columns that were asked for.
-
-    Of these the table has those that are in the file.
-    """
-
-    number: int
-    rows: slice
-    columns: Collection[str]
-    table: pa.Table
-
-
-def row_groups(
-    path: str, file: pq.ParquetFile, columns: Callable[[slice], Collection[str] | None]
-) -> Iterator[RowGroup]:
-    """Read row groups, one of moderate size while the one before is worked on.
-
-    Args:
-        path: The file's, for errors.
-        columns: Returns, for a row group's rows in the file, which columns are read; None: it is left out.
-    """
-    return _naming(path, _row_groups(file, columns))
-
-
-def _row_groups(file: pq.ParquetFile, columns: Callable[[slice], Collection[str] | None]) -> Iterator[RowGroup]:
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-    ends = list(accumulate(group.num_rows for group in groups))
-    places = list(map(slice, [0, *ends][: len(ends)], ends))
-    asked = {number: names for number, rows in enumerate(places) if (names := columns(rows)) is not None}
-    own = file.schema_arrow.names
-
-    def read(number: int) -> pa.Table:
-        names = [name for name in own if name in asked[number]]
-        found = file.read_row_group(number, None if names == own else names, use_threads=False)
-        return whole(found, groups[number].num_rows)
-
-    chosen = list(asked)
-    with ThreadPoolExecutor(1) as pool:
-        ahead = None
-        for place, number in enumerate(chosen):
-            table = read(number) if ahead is None else ahead.result()
-            later = [n for n in chosen[place + 1 : place + 2] if groups[n].total_byte_size <= _AHEAD_BYTES]
-            ahead = pool.submit(read, later[0]) if later else None
-            yield RowGroup(number, places[number], asked[number], table)
-
-
-class TableWriter:
-    """Write a Parquet file that appears whole once the block ends well, and not at all where it has no rows.
-
-    Its footer records which floating-point columns have NaN.
-
-    Args:
-        options: Arguments of ``ParquetWriter``.
-
-    Attributes:
-        rows: The rows written so far.
-        size: The file's bytes, once the block has ended.
-        footer: The file's footer, as a Parquet file without rows, once the block has ended.
-    """
-
-    def __init__(
-        self,
-        files: Files,
-        target: str,
-        schema: pa.Schema,
-        options: Mapping[str, Any],
-        metadata: Mapping[bytes, bytes],
-    ) -> None:
-        self.rows = 0
-        self.size = 0
-        self.footer = b""
-        self._output = Output(files, target)
-        self._metadata = metadata
-        self._nan = NanColumns(schema)
-        self._writer = pq.ParquetWriter(self._output.stream, schema, write_page_checksum=True, **options)
-
-    def write(self, table: pa.Table) -> None:
-        if table.num_rows:
-            self._nan.watch(table)
-            self._writer.write_table(table, row_group_size=table.num_rows)
-            self.rows += table.num_rows
-
-    @property
-    def bytes_so_far(self) -> int:
-        return int(self._output.stream.tell())
-
-    def __enter__(self) -> TableWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._output:
-            if kind is None:
-                self._writer.add_key_value_metadata({**self._metadata, **self._nan.as_metadata()})
-            self._writer.close()
-            if kind is None and self.rows:
-                self.size = self._output.stream.tell()
-                sink = pa.BufferOutputStream()
-                self._writer.writer.metadata.write_metadata_file(sink)
-                self.footer = sink.getvalue().to_pybytes()
-                self._output.keep()
 
 
 def patching(files: Files, form: FileForm) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

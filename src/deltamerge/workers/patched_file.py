@@ -4,31 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files, Output, WholeParquet
 from deltamerge.workers.nan_columns import NanColumns
-from deltamerge.workers.parquet_footer import Chunk, ChunkFile, Footer, footer_of
-from deltamerge.workers.table_columns import leaves_of
+from deltamerge.workers.parquet_footer import Chunk, ChunkFile, Footer, footer_of, is_of_known_writer
+from deltamerge.workers.table_columns import leaves_of, plain_schema
+from deltamerge.workers.table_writer import TableWriter
+
+Changed: TypeAlias = Collection[str] | None
+"""The columns of a row group that change; None where rows leave it, so that all of them do."""
+
+
+def patched_file(
+    files: Files,
+    target: str,
+    source: WholeParquet,
+    schema: pa.Schema,
+    options: Mapping[str, Any],
+    metadata: Mapping[bytes, bytes],
+    changed: Sequence[Changed],
+) -> EncodedFile | PatchedFile:
+    """Return the writer of a file that takes another one's place.
+
+    Args:
+        schema: The new file's.
+        options: Arguments of ``ParquetWriter`` for what is encoded.
+        changed: What changes in each row group.
+    """
+    alike = _columns_alike(source.file, schema) if is_of_known_writer(source.file.metadata.created_by) else {}
+    if any(alike.keys() - columns for columns in changed if columns is not None):
+        return PatchedFile(files, target, source, schema, options, metadata, changed, alike)
+    return EncodedFile(files, target, schema, options, metadata)
+
+
+class EncodedFile(TableWriter):
+    """Write a file again, all columns of which change."""
+
+    def columns(self, _: int) -> list[str]:
+        """Return the columns of a row group that `write_group` has to be given."""
+        return list(self.schema.names)
+
+    def write_group(self, _: int, rows: pa.Table) -> None:
+        """Write what a row group of the file has become."""
+        self.write(rows)
 
 
 class PatchedFile:
-    """Write a file again; the new one appears whole once the block ends well, and not at all where it has no rows.
-
-    Its footer records which floating-point columns have NaN.
+    """Write a file again, some columns of which do not change; else as `EncodedFile` and `TableWriter`.
 
     Args:
-        source: The file.
-        schema: The new one's.
-        options: Arguments of ``ParquetWriter`` for what is encoded.
-
-    Attributes:
-        rows: The rows written so far.
-        size: The file's bytes, once the block has ended.
-        footer: The file's footer, as a Parquet file without rows, once the block has ended.
+        alike: The columns that the file has just as the new one has them, and their leaves.
     """
 
     def __init__(
@@ -39,58 +68,48 @@ class PatchedFile:
         schema: pa.Schema,
         options: Mapping[str, Any],
         metadata: Mapping[bytes, bytes],
+        changed: Sequence[Changed],
+        alike: Mapping[str, range],
     ) -> None:
         self.rows = 0
         self.size = 0
         self.footer = b""
         self._source = source
-        self._before = Footer(source.reader([]), source.size)
         self._schema = schema
         self._options = options
+        self._changed = changed
         self._nan = NanColumns(schema)
-        form = _form(schema, options, metadata)
-        self._alike = _columns_alike(source.file, schema, form)
+        self._before = Footer(source.reader([]), source.size)
+        self._alike = alike if self._before.has_column_orders else {}
         self._output = Output(files, target)
-        self._chunks = ChunkFile(self._output.stream, footer_of(form))
+        self._chunks = ChunkFile(self._output.stream, footer_of(_form(schema, options, metadata)))
 
-    def to_read(self, changed: Collection[str]) -> list[str]:
-        """Return the columns of a row group that `write_group` has to be given, if some of them change.
+    def columns(self, group: int) -> list[str]:
+        """Return the columns of a row group that `write_group` has to be given at least.
 
         All that cannot be copied are among them, and those with floating-point numbers, which are looked at for NaN.
         """
-        copied = self._alike.keys() - changed if self._before.is_of_known_writer else frozenset[str]()
-        return [name for name in self._schema.names if name not in copied or name in self._nan.columns]
+        changed = self._changed[group]
+        copied = self._alike.keys() - changed - self._nan.columns if changed is not None else frozenset[str]()
+        return [name for name in self._schema.names if name not in copied]
 
-    def write(self, rows: pa.Table) -> None:
-        """Write rows as a row group."""
-        if rows.num_rows:
-            self._nan.watch(rows)
-            self._add(rows.num_rows, self._encoded(rows))
-
-    def write_group(self, group: int, rows: pa.Table, changed: Collection[str]) -> None:
-        """Write a row group of the file, some columns of which have other values now.
-
-        Args:
-            group: Its number.
-            rows: All of its rows, with the columns of `to_read` at least.
-            changed: The columns that change.
-        """
-        count = self._source.file.metadata.row_group(group).num_rows
+    def write_group(self, group: int, rows: pa.Table) -> None:
+        """Write what a row group of the file has become."""
         self._nan.watch(rows)
-        copied = [name for name in self._alike if name not in changed and self._is_copied(group, name, rows)]
-        chunks = self._encoded(rows.select([name for name in rows.column_names if name not in copied]))
-        chunks |= self._copied(group, copied)
-        self._add(count, chunks)
-
-    def _add(self, rows: int, chunks: Mapping[str, Sequence[Chunk]]) -> None:
-        self._chunks.add(rows, [chunk for name in self._schema.names for chunk in chunks[name]])
-        self.rows += rows
+        changed, given = self._changed[group], frozenset(rows.column_names)
+        copied: list[str] = []
+        count = rows.num_rows
+        if changed is not None:
+            count = self._source.file.metadata.row_group(group).num_rows
+            unchanged = (name for name in self._alike if name not in changed)
+            copied = [name for name in unchanged if name not in given or self._is_copied(group, name, rows)]
+        encoded = [name for name in self._schema.names if name in given.difference(copied)]
+        if count:
+            chunks = self._encoded(rows.select(encoded)) | self._copied(group, copied)
+            self._chunks.add(count, [chunk for name in self._schema.names for chunk in chunks[name]])
+            self.rows += count
 
     def _is_copied(self, group: int, name: str, rows: pa.Table) -> bool:
-        if name not in rows.column_names:
-            return True
-        if not self._before.is_of_known_writer:
-            return False
         # Writers that leave NaN out of a chunk's bounds, and those that leave such bounds out, look alike.
         return name not in self._nan.columns or (
             all(self._before.has_bounds(group, leaf) for leaf in self._alike[name]) and not self._nan.is_in(rows, name)
@@ -108,8 +127,7 @@ class PatchedFile:
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **self._options) as writer:
             writer.write_table(rows, row_group_size=rows.num_rows)
-        content = sink.getvalue()
-        footer = footer_of(content)
+        footer = footer_of(sink.getvalue())
         return {
             name: [footer.chunk(0, leaf) for leaf in leaves] for name, leaves in _leaves_by_column(rows.schema).items()
         }
@@ -144,35 +162,15 @@ def _leaves_by_column(schema: pa.Schema) -> dict[str, range]:
     return found
 
 
-def _columns_alike(file: pq.ParquetFile, schema: pa.Schema, form: pa.Buffer) -> dict[str, range]:
+def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:
     """Return the columns that a file has just as one with another schema has them, and their leaves in the file."""
-    before = _leaves_by_column(file.schema_arrow)
-    after = _leaves_by_column(schema)
-    described = pq.ParquetFile(form).schema
-    if sum(map(len, before.values())) != len(file.schema) or sum(map(len, after.values())) != len(described):
+    before = plain_schema(file.schema_arrow)
+    leaves = _leaves_by_column(before)
+    if sum(map(len, leaves.values())) != len(file.schema):
         # Of a type whose leaves PyArrow hides.
         return {}
-
-    def is_alike(name: str) -> bool:
-        pairs = zip(before[name], after[name], strict=False)
-        return len(before[name]) == len(after[name]) and all(
-            _is_same_leaf(file.schema.column(one), described.column(other)) for one, other in pairs
-        )
-
-    return {name: before[name] for name in after if name in before and is_alike(name)}
-
-
-def _is_same_leaf(one: Any, other: Any) -> bool:  # noqa: ANN401
-    return all(
-        getattr(one, name) == getattr(other, name)
-        for name in (
-            "path",
-            "physical_type",
-            "length",
-            "converted_type",
-            "precision",
-            "scale",
-            "max_definition_level",
-            "max_repetition_level",
-        )
-    ) and str(one.logical_type) == str(other.logical_type)
+    return {
+        field.name: leaves[field.name]
+        for field in schema
+        if field.name in leaves and before.field(field.name).equals(field)
+    }

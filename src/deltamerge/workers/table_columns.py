@@ -157,6 +157,15 @@ def has_times(kind: pa.DataType) -> bool:
     return bool(pa.types.is_temporal(kind)) or any(map(has_times, inner))
 
 
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return columns of view types, which Arrow cannot filter, their plain types."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    for index, kind in enumerate(schema.types):
+        if kind in plain:
+            schema = schema.set(index, schema.field(index).with_type(plain[kind]))
+    return schema.remove_metadata()
+
+
 def leaves_of(field: pa.Field) -> Iterator[tuple[str, pa.DataType]]:
     """Yield a column's leaves in a Parquet file that PyArrow writes: their paths and types, in order."""
     kind = field.type

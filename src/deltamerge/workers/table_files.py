@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.files import Files
-from deltamerge.workers.parquet_patch import TableWriter
 from deltamerge.workers.partition_names import partition_folder, partition_strings, without_empty
 from deltamerge.workers.row_batches import batch_of_rows
 from deltamerge.workers.table_columns import Part, Shape, has_null, padded, shaped
+from deltamerge.workers.table_writer import TableWriter
 
 # Rows wait for their file until they make a row group of this size.
 _GROUP_BYTES = 64 << 20

@@ -6,27 +6,18 @@ Spark's Python workers have no Thrift library. Source: Thrift compact protocol e
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, _MAP, STRUCT = range(1, 13)
 # Parquet's own structures have half as many levels.
 _MOST_LEVELS = 24
 
 
-class Field(NamedTuple):
-    """A value and its type; of a TRUE and a FALSE the type is the value."""
-
-    kind: int
-    value: Any
-
-
-class Items(NamedTuple):
-    """The value of a LIST: its items and their type."""
-
-    kind: int
-    values: list[Any]
-
-
+# Plain tuples: footers of wide tables have a hundred thousand of them.
+Field: TypeAlias = tuple[int, Any]
+"""A value's type, and the value; of a TRUE and a FALSE the type is the value."""
+Items: TypeAlias = tuple[int, list[Any]]
+"""The value of a LIST: its items' type, and the items."""
 Struct: TypeAlias = dict[int, Field]
 """The fields of a structure by their ids, in ascending order."""
 
@@ -51,6 +42,8 @@ def write_struct(value: Struct) -> bytes:
 
 
 class _Reader:
+    """Read values from some bytes, one after the other."""
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
@@ -59,24 +52,27 @@ class _Reader:
         if level > _MOST_LEVELS:
             raise ValueError("a structure of the file's footer is nested too deep")
         found: Struct = {}
-        number = 0
-        while header := self._byte():
+        number, data = 0, self._data
+        while True:
+            header = data[self._at]
+            self._at += 1
+            if not header:
+                return found
             kind = header & 15
-            number = number + (header >> 4) if header >> 4 else self._integer()
-            found[number] = Field(kind, self._value(kind, level))
-        return found
-
-    def _byte(self) -> int:
-        found = self._data[self._at]
-        self._at += 1
-        return found
+            number = number + (header >> 4) if header > 15 else self._integer()
+            found[number] = kind, self._value(kind, level)
 
     def _unsigned(self) -> int:
-        found = shift = 0
-        while (byte := self._byte()) > 127:
-            found |= (byte & 127) << shift
-            shift += 7
-        return found | byte << shift
+        data, at = self._data, self._at
+        found = data[at]
+        if found > 127:
+            found, shift = found & 127, 7
+            while (byte := data[at := at + 1]) > 127:
+                found |= (byte & 127) << shift
+                shift += 7
+            found |= byte << shift
+        self._at = at + 1
+        return found
 
     def _integer(self) -> int:
         found = self._unsigned()
@@ -89,7 +85,7 @@ class _Reader:
         return self._data[first : self._at]
 
     def _value(self, kind: int, level: int) -> Any:  # noqa: ANN401
-        if kind in (I16, I32, I64):
+        if I16 <= kind <= I64:
             return self._integer()
         if kind == BINARY:
             return self._bytes(self._unsigned())
@@ -100,18 +96,18 @@ class _Reader:
         if kind in (TRUE, FALSE):
             return None
         if kind == BYTE:
-            return self._byte()
+            return self._bytes(1)[0]
         if kind == DOUBLE:
             return struct.unpack("<d", self._bytes(8))[0]
         raise ValueError(f"the file's footer has a value of the Thrift type {kind}")
 
     def _items(self, level: int) -> Items:
-        header = self._byte()
+        header = self._bytes(1)[0]
         kind = header & 15
         count = header >> 4 if header >> 4 < 15 else self._unsigned()
         if kind in (TRUE, FALSE):
-            return Items(kind, [self._byte() for _ in range(count)])
-        return Items(kind, [self._value(kind, level) for _ in range(count)])
+            return kind, list(self._bytes(count))
+        return kind, [self._value(kind, level) for _ in range(count)]
 
 
 def _write_struct(out: bytearray, value: Struct) -> None:
