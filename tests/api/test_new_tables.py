@@ -37,6 +37,7 @@ def test_a_failed_create_leaves_the_table_of_another_session(
 
     monkeypatch.setattr(new_tables, "_record", lambda *_, **__: True)
     monkeypatch.setattr(new_tables, "create_table", failing)
+    monkeypatch.setattr(new_tables, "auto_compaction", lambda _: None)
     table: Any = SimpleNamespace(store=store, spark=SimpleNamespace(sql=statements.append))
     with pytest.raises(RuntimeError, match="another was first"):
         create(Place(table, ("db", "t")), TableDefinition(StructType()), "create")

@@ -105,8 +105,9 @@ def create(
         _check_same(place.table, definition)
         _record(place, spark_schema(place.table.snapshot()), definition.description, requires_entry=requires_entry)
         return
+    compact_after = auto_compaction(place.table)
     with recorded(place, definition.schema, definition.description, requires_entry=requires_entry):
-        create_table(place.table, definition, mode, rows, notes, file_options, auto_compaction(place.table))
+        create_table(place.table, definition, mode, rows, notes, file_options, compact_after)
 
 
 @contextmanager
