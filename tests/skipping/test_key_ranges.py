@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deltamerge.skipping import key_ranges as key_ranges_module
 from deltamerge.skipping.key_ranges import key_ranges
 
 from .ranges import LONGS, NEAR, check
@@ -19,9 +21,10 @@ def chunked(values: list[object], kind: pa.DataType) -> pa.ChunkedArray:
 
 
 @settings(deadline=None)
-@given(st.lists(st.one_of(LONGS, NEAR, st.none()), max_size=40), st.integers(1, 10))
-def test_integers(values: list[int | None], most: int) -> None:
-    ranges = key_ranges(chunked(list(values), pa.int64()), most)
+@given(st.lists(st.one_of(LONGS, NEAR, st.none()), max_size=40), st.integers(1, 10), st.sampled_from([1, 3, 1 << 22]))
+def test_integers(values: list[int | None], most: int, at_once: int) -> None:
+    with patch.object(key_ranges_module, "_VALUES_AT_ONCE", at_once):
+        ranges = key_ranges(chunked(list(values), pa.int64()), most)
     assert ranges is not None
     there = sorted({value for value in values if value is not None})
     check(list(ranges), list(there))

@@ -15,6 +15,8 @@ Ranges = tuple[tuple[object, object], ...]
 
 # Each is compared with the bounds of all files.
 MOST_RANGES = 1_000
+# Of very many values the gaps are found part by part.
+_VALUES_AT_ONCE = 1 << 22
 # Sorting more strings takes longer than reading some files in vain.
 _MOST_STRINGS = 200_000
 
@@ -43,14 +45,19 @@ def _of_integers(values: np.ndarray[Any, Any], most: int) -> tuple[tuple[int, in
     """Leave the widest gaps out."""
     if not len(values):
         return ()
-    ordered = np.sort(values.astype(np.int64))
-    # The difference of two 64-bit integers fits 64 bits without a sign.
-    gaps = ordered[1:].view(np.uint64) - ordered[:-1].view(np.uint64)
-    after = np.flatnonzero(gaps > 1)
-    if len(after) >= most:
-        narrow = len(after) - (most - 1)
-        widest = np.argpartition(gaps[after], min(narrow, len(after) - 1))[narrow:]
-        after = np.sort(after[widest])
+    ordered = values.astype(np.int64)
+    ordered.sort()
+    widths, after = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    for first in range(0, len(ordered), _VALUES_AT_ONCE):
+        piece = ordered[first : first + _VALUES_AT_ONCE + 1].view(np.uint64)
+        # The difference of two 64-bit integers fits 64 bits without a sign.
+        gaps = piece[1:] - piece[:-1]
+        places = np.flatnonzero(gaps > 1)
+        widths, after = np.concatenate((widths, gaps[places])), np.concatenate((after, places + first))
+        if len(after) >= most:
+            narrow = len(after) - (most - 1)
+            widest = np.sort(np.argpartition(widths, min(narrow, len(after) - 1))[narrow:])
+            widths, after = widths[widest], after[widest]
     lows = ordered[np.concatenate(([0], after + 1))]
     highs = ordered[np.concatenate((after, [len(ordered) - 1]))]
     return tuple(zip(lows.tolist(), highs.tolist(), strict=True))

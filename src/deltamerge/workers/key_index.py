@@ -95,12 +95,12 @@ def write_index(files: Files, path: str, keys: pa.Table) -> KeyIndex:
         ValueError: They are of a type that is not hashed.
     """
     codes = _codes_for(keys)
-    pieces = []
+    numbers, count = np.empty(len(keys), np.uint64), 0
     for first in range(0, len(keys), _ROWS_AT_ONCE):
         found, rows = codes.of(keys.slice(first, _ROWS_AT_ONCE))
-        pieces.append(found | (rows + first).view(np.uint64))
-    numbers = np.concatenate(pieces) if pieces else np.zeros(0, np.uint64)
-    del pieces
+        numbers[count : count + len(rows)] = found | (rows + first).view(np.uint64)
+        count += len(rows)
+    numbers = numbers[:count]
     numbers.sort()
     files.write_arrow(path, [pa.table({"key": numbers})])
     return KeyIndex(path, codes, _repeated(numbers, codes, keys), len(keys) - len(numbers))
