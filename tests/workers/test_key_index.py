@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from deltamerge.workers import key_index
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.key_index import OpenedIndex, write_index
+from deltamerge.workers.key_index import KeyIndex, OpenedIndex, write_index
 
 ROWS = 3_000
 KINDS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
@@ -48,8 +49,15 @@ def expected(target: pa.Table, source: pa.Table) -> list[tuple[int, int]]:
     return [(at, row) for at, values in found for row in places.get(values, ())]
 
 
+def indexed(path: str, keys: pa.Table) -> KeyIndex:
+    """Sorts keys, given in three parts."""
+    ends = [0, len(keys) // 3, len(keys) // 2, len(keys)]
+    parts = [keys.slice(first, end - first) for first, end in pairwise(ends)]
+    return write_index(LOCAL_FILES, path, len(keys), lambda: parts)
+
+
 def look_up(folder: Path, target: pa.Table, source: pa.Table, most: int | None = None) -> list[tuple[int, int]]:
-    index = write_index(LOCAL_FILES, f"{folder}/keys", source)
+    index = indexed(f"{folder}/keys", source)
     keys = None if index.codes.are_exact else source
     at, sources = OpenedIndex(LOCAL_FILES, index, keys).find(target, most)
     return sorted(zip(at.tolist(), sources.tolist(), strict=True))
@@ -68,7 +76,7 @@ def test_pairs_of_equal_keys(tmp_path: Path, kinds: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("kinds", [("small",), ("string",), ("small", "string")])
 def test_counts_of_rows_without_a_key_and_with_the_key_of_another(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     source = keys_of(np.random.default_rng(2).choice(300, 500), *kinds)
-    index = write_index(LOCAL_FILES, f"{tmp_path}/keys", source)
+    index = indexed(f"{tmp_path}/keys", source)
     rows = [values for values in zip(*source.to_pydict().values(), strict=True) if None not in values]
     assert (index.without_key, index.repeated) == (len(source) - len(rows), len(rows) - len(set(rows)))
     assert index.without_key
@@ -83,7 +91,7 @@ def test_keys_with_the_same_hash_are_compared(
     rng = np.random.default_rng(3)
     source, target = keys_of(rng.choice(300, 90), *kinds), keys_of(rng.choice(300, 200), *kinds)
     assert look_up(tmp_path, target, source) == expected(target, source)
-    repeated = write_index(LOCAL_FILES, f"{tmp_path}/again", source).repeated
+    repeated = indexed(f"{tmp_path}/again", source).repeated
     rows = [values for values in zip(*source.to_pydict().values(), strict=True) if None not in values]
     assert repeated == len(rows) - len(set(rows))
 
@@ -118,4 +126,4 @@ def test_very_many_pairs_are_refused(tmp_path: Path) -> None:
 
 def test_keys_that_are_not_hashed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="double"):
-        write_index(LOCAL_FILES, f"{tmp_path}/keys", pa.table({"k0": pa.chunked_array([[1.0]], pa.float64())}))
+        indexed(f"{tmp_path}/keys", pa.table({"k0": pa.chunked_array([[1.0]], pa.float64())}))

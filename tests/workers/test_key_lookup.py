@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.key_index import KeyIndex, write_index
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, blocks_of_rows
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, by_source_number, read_pairs
-from deltamerge.workers.source_keys import ComparedKey, KeyLookup, RowChoice, comparable_keys
+from deltamerge.workers.source_keys import ComparedKey, KeyLookup, RowChoice, comparable_keys, parts_of_keys
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 ID_AND_NAME = (ComparedKey("k0", "id", pa.int64()), ComparedKey("k1", "name", pa.string()))
@@ -99,7 +100,9 @@ def _index(
     folder: Path, staged: StagedRows, keys: Sequence[ComparedKey], on_source: RowChoice | None
 ) -> KeyIndex | None:
     try:
-        return write_index(LOCAL_FILES, f"{folder}/keys", comparable_keys(LOCAL_FILES, staged, keys, on_source))
+        parts = partial(parts_of_keys, LOCAL_FILES, staged, keys, on_source)
+        rows = len(comparable_keys(LOCAL_FILES, staged, keys, on_source))
+        return write_index(LOCAL_FILES, f"{folder}/keys", rows, parts)
     except (ValueError, OSError):
         return None
 

@@ -45,7 +45,8 @@ def _of_integers(values: np.ndarray[Any, Any], most: int) -> tuple[tuple[int, in
     """Leave the widest gaps out."""
     if not len(values):
         return ()
-    ordered = values.astype(np.int64)
+    # What Arrow shows without a copy cannot be written to.
+    ordered = values.astype(np.int64, copy=not values.flags.writeable)
     ordered.sort()
     widths, after = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     for first in range(0, len(ordered), _VALUES_AT_ONCE):

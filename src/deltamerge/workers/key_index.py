@@ -6,6 +6,8 @@ are coded exactly, in their order; other keys are hashed, and what is found is c
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -85,43 +87,55 @@ class KeyIndex:
     without_key: int
 
 
-def write_index(files: Files, path: str, keys: pa.Table) -> KeyIndex:
+Parts: TypeAlias = "Callable[[], Iterable[pa.Table]]"
+"""Returns all keys by which rows are compared, part by part, each time anew; NULL equals nothing."""
+
+
+def write_index(files: Files, path: str, rows: int, parts: Parts) -> KeyIndex:
     """Sort keys into a file, 8 bytes a row.
 
     Args:
-        keys: The keys by which rows are compared, where NULL equals nothing.
+        rows: How many there are.
+        parts: The keys. All at a time are needed only where they are hashed, and some hashes are the same.
 
     Raises:
         ValueError: They are of a type that is not hashed.
     """
-    codes = _codes_for(keys)
-    numbers, count = np.empty(len(keys), np.uint64), 0
-    for first in range(0, len(keys), _ROWS_AT_ONCE):
-        found, rows = codes.of(keys.slice(first, _ROWS_AT_ONCE))
-        numbers[count : count + len(rows)] = found | (rows + first).view(np.uint64)
-        count += len(rows)
+    codes = _codes_for(rows, parts)
+    numbers, count, before = np.empty(rows, np.uint64), 0, 0
+    for keys in parts():
+        for first in range(0, len(keys), _ROWS_AT_ONCE):
+            found, places = codes.of(keys.slice(first, _ROWS_AT_ONCE))
+            numbers[count : count + len(places)] = found | (places + before + first).view(np.uint64)
+            count += len(places)
+        before += len(keys)
+    if before != rows:
+        raise ValueError(f"the source has {before} rows where it had {rows}")
     numbers = numbers[:count]
     numbers.sort()
     files.write_arrow(path, [pa.table({"key": numbers})])
-    return KeyIndex(path, codes, _repeated(numbers, codes, keys), len(keys) - len(numbers))
+    return KeyIndex(path, codes, _repeated(numbers, codes, parts), rows - len(numbers))
 
 
-def _codes_for(keys: pa.Table) -> Codes:
-    bits = max(1, len(keys).bit_length())
-    lows, spans, product = [], [], 1
-    for column in keys.columns:
-        kind = column.type
-        if not (pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
-            return Codes(bits)
-        found = pc.min_max(in_plain_numbers(column)).as_py()
-        low, high = (found["min"], found["max"]) if found["min"] is not None else (0, 0)
-        lows.append(low)
-        spans.append(high - low + 1)
-        product *= spans[-1]
-    return Codes(bits, tuple(lows), tuple(spans)) if product <= 1 << (_BITS - bits) else Codes(bits)
+def _codes_for(rows: int, parts: Parts) -> Codes:
+    bits = max(1, rows.bit_length())
+    ranges: list[tuple[int, int] | None] = []
+    for keys in parts():
+        ranges = ranges or [None] * keys.num_columns
+        for place, column in enumerate(keys.columns):
+            kind = column.type
+            if not (pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+                return Codes(bits)
+            found = pc.min_max(in_plain_numbers(column)).as_py()
+            if found["min"] is not None:
+                low, high = ranges[place] or (found["min"], found["max"])
+                ranges[place] = min(low, found["min"]), max(high, found["max"])
+    lows = tuple(0 if found is None else found[0] for found in ranges)
+    spans = tuple(1 if found is None else found[1] - found[0] + 1 for found in ranges)
+    return Codes(bits, lows, spans) if math.prod(spans) <= 1 << (_BITS - bits) else Codes(bits)
 
 
-def _repeated(numbers: _Numbers, codes: Codes, keys: pa.Table) -> int:
+def _repeated(numbers: _Numbers, codes: Codes, parts: Parts) -> int:
     bits = np.uint64(codes.bits)
     again = 0
     for first in range(0, len(numbers), _ROWS_AT_ONCE):
@@ -130,6 +144,7 @@ def _repeated(numbers: _Numbers, codes: Codes, keys: pa.Table) -> int:
     if codes.are_exact or not again:
         return again
     same = np.flatnonzero(np.diff(numbers >> bits) == 0)
+    keys = pa.concat_tables(parts())
     some = keys.take(pa.array((numbers[np.union1d(same, same + 1)] & codes.mask).view(np.int64)))
     return len(some) - len(some.group_by(keys.column_names).aggregate([]))
 

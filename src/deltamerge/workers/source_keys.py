@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import Files
 from deltamerge.workers.key_index import KeyIndex, OpenedIndex
 from deltamerge.workers.row_pairs import NO_CLAUSE
-from deltamerge.workers.staged_rows import StagedRows, open_staged, taken
+from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged, taken
 from deltamerge.workers.widening import widened
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -123,6 +123,20 @@ def comparable_keys(
         seen = pa.table({name: rows.column(column) for name, column in of_on.items()})
         admitted = on_source.choice.of(seen, len(rows)).is_valid()
     return comparable(rows, names, keys, admitted)
+
+
+def parts_of_keys(
+    files: Files, staged: StagedRows, keys: Sequence[ComparedKey], on_source: RowChoice | None
+) -> Iterator[pa.Table]:
+    """Return the source's keys as `comparable_keys` does, file by file where no column is computed."""
+    if staged.computed:
+        yield comparable_keys(files, staged, keys, on_source)
+        return
+
+    def of_file(file: StagedFile) -> pa.Table:
+        return comparable_keys(files, replace(staged, files=(file,)), keys, on_source)
+
+    yield from files.ahead(of_file, staged.files, staged.paths)
 
 
 @dataclass(frozen=True)

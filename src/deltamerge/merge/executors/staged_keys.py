@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.keys import Mask
 from deltamerge.skipping.predicates import And, InRanges, Predicate
 from deltamerge.workers.key_index import write_index
-from deltamerge.workers.source_keys import comparable_keys
+from deltamerge.workers.source_keys import parts_of_keys
 
 
 def with_keys(lookup: Lookup) -> tuple[Lookup, Mask]:
@@ -39,8 +40,9 @@ def with_index(lookup: Lookup) -> Lookup:
         return lookup
     path = f"{execution.scratch}/keys.arrow"
     try:
-        keys = comparable_keys(execution.files, source.rows, recipe.compared, recipe.choices.on_source)
-        return replace(lookup, staged=replace(source, index=write_index(execution.files, path, keys)))
+        parts = partial(parts_of_keys, execution.files, source.rows, recipe.compared, recipe.choices.on_source)
+        index = write_index(execution.files, path, source.row_count, parts)
+        return replace(lookup, staged=replace(source, index=index))
     except (ValueError, pa.ArrowException) as error:
         raise Declined("match", "key_lookup", str(error)) from error
 
