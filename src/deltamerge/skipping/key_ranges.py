@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,20 +32,23 @@ def key_ranges(values: pa.ChunkedArray, most: int = MOST_RANGES) -> Ranges | Non
     count.
     """
     if pa.types.is_date32(values.type):
-        return _as_dates(_of_integers(values.drop_null().cast(pa.int32()).to_numpy(), most))
+        return _as_dates(_of_integers(values.cast(pa.int32()), most))
     if pa.types.is_integer(values.type):
-        return _of_integers(values.drop_null().to_numpy(), most)
+        return _of_integers(values, most)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return _of_strings(values.drop_null(), most)
     return None
 
 
-def _of_integers(values: np.ndarray[Any, Any], most: int) -> tuple[tuple[int, int], ...]:
+def _of_integers(values: pa.ChunkedArray, most: int) -> tuple[tuple[int, int], ...]:
     """Leave the widest gaps out."""
-    if not len(values):
+    ordered, count = np.empty(len(values) - values.null_count, np.int64), 0
+    for chunk in values.chunks:
+        there = chunk.drop_null()
+        ordered[count : count + len(there)] = there.to_numpy()
+        count += len(there)
+    if not count:
         return ()
-    # What Arrow shows without a copy cannot be written to.
-    ordered = values.astype(np.int64, copy=not values.flags.writeable)
     ordered.sort()
     widths, after = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     for first in range(0, len(ordered), _VALUES_AT_ONCE):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -27,9 +28,15 @@ def with_keys(lookup: Lookup) -> tuple[Lookup, Mask]:
     if not lookup.staged.row_count:
         return lookup, files
     staged = with_index(lookup).staged
-    keys = opened_source(execution, staged.rows, list(dict.fromkeys(recipe.key_names)))
-    staged = _with_keys_counted(staged, recipe, keys)
-    staged = _with_gaps(staged, recipe, keys) if files.sum() > 1 else staged
+    names = list(dict.fromkeys(recipe.key_names))
+    # Of very many rows no more than one column is in memory at a time.
+    whole = opened_source(execution, staged.rows, names) if staged.index is None else None
+    staged = _with_keys_counted(staged, recipe, whole)
+
+    def column(name: str) -> pa.ChunkedArray:
+        return (opened_source(execution, staged.rows, [name]) if whole is None else whole).column(name)
+
+    staged = _with_gaps(staged, recipe, column) if files.sum() > 1 else staged
     return replace(lookup, staged=staged), files
 
 
@@ -47,13 +54,18 @@ def with_index(lookup: Lookup) -> Lookup:
         raise Declined("match", "key_lookup", str(error)) from error
 
 
-def _with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
-    """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out."""
+def _with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table | None) -> StagedSource:
+    """Count the rows that have NULL in a key, and those whose keys another row has; not where rows are left out.
+
+    Args:
+        keys: The keys; None where the index has counted them.
+    """
     if source.row_count < source.summary.row_count:
         return source
     if source.index is not None:
         nulls, repeated = source.index.without_key, source.index.repeated
     else:
+        assert keys is not None
         nulls, repeated = _nulls_and_repeated(recipe, keys)
     counted = replace(source, has_unique_keys=repeated == 0)
     if recipe.choices.on_source is not None or recipe.choices.on_target is not None:
@@ -71,7 +83,7 @@ def _nulls_and_repeated(recipe: LookupRecipe, keys: pa.Table) -> tuple[int, int]
     return len(keys) - len(whole), len(whole) - len(different)
 
 
-def _with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> StagedSource:
+def _with_gaps(source: StagedSource, recipe: LookupRecipe, column: Callable[[str], pa.ChunkedArray]) -> StagedSource:
     """Narrow what the source's keys require of a target row by the gaps between them."""
     predicate = source.summary.predicate
     names = [name for name, _ in recipe.ranged]
@@ -80,7 +92,7 @@ def _with_gaps(source: StagedSource, recipe: LookupRecipe, keys: pa.Table) -> St
     parts: list[Predicate] = []
     for part, name in zip(predicate.parts, names, strict=True):
         if isinstance(part, InRanges) and may_have_key_ranges(part.type_name, source.row_count):
-            found = key_ranges(keys.column(name))
+            found = key_ranges(column(name))
             parts.append(part if found is None else replace(part, ranges=found))
         else:
             parts.append(part)
