@@ -20,7 +20,8 @@ def main(given: dict[str, Any]) -> None:
     from deltamerge import DeltaTable
 
     logging.basicConfig(level=logging.DEBUG)
-    logging.getLogger("py4j").setLevel(logging.INFO)  # It would log what this program itself sends.
+    py4j = logging.getLogger("py4j")
+    py4j.setLevel(logging.INFO)
     builder: Any = SparkSession.builder
     builder = builder.remote(given["remote"]) if given["remote"] else builder.master("local[1]")
     for name, value in given["settings"].items():
@@ -35,8 +36,11 @@ def main(given: dict[str, Any]) -> None:
     for held in sessions:
         # Once by options, once by settings of the session.
         asked = {} if held else options
+        # What PySpark sends for this program itself is as it is.
+        py4j.setLevel(logging.INFO)
         for name, value in held.items():
             spark.conf.set(name, value)
+        py4j.setLevel(logging.DEBUG)
         source = spark.range(5, 15).selectExpr("id", "id * 10 AS v").alias("s")
         target = DeltaTable.forPath(spark, path, asked)
         merge = target.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll()

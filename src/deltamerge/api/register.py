@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, source_settings
 from deltamerge.workers.data_source import DeltaSource
+from deltamerge.workers.sealed import Sealed
 
 ON_DEMAND = threading.Event()
 """Set where a session's source is registered as soon as something needs it: by `install_in_pyspark`."""
@@ -37,7 +38,7 @@ def register(spark: SparkSession) -> bool:
             "The session has a data source delta of a JAR; format('delta') goes on using that one.", stacklevel=2
         )
         return False
-    settings = source_settings(spark)
+    settings = Sealed(source_settings(spark))
     spark.dataSource.register(type(DeltaSource.__name__, (DeltaSource,), {"settings": settings}))
     return True
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
@@ -166,10 +170,36 @@ def settings_below(spark: SparkSession, prefix: str) -> dict[str, str]:
     """Return the session's settings whose keys begin with a prefix."""
     if is_connect(spark):
         return {key: value for key, value in spark.conf.getAll.items() if key.startswith(prefix)}
-    # One call of the JVM, where PySpark makes several for each setting.
     java: Any = spark._jsparkSession
-    pairs = java.sessionState().conf().getAllConfs().mkString("\0", "\0", "\0").split("\0")
-    return dict(pair.split(" -> ", 1) for pair in pairs if pair.startswith(prefix))
+    found = _java_classes(spark).converters.asJava(java.sessionState().conf().getAllConfs())
+    return {key: value for key, value in strings_of_java(spark, found).items() if key.startswith(prefix)}
+
+
+def strings_of_java(spark: SparkSession, strings: JavaObject) -> dict[str, str]:
+    """Return a map of strings that a classic session's JVM has, in one call, where Py4J would make several for each.
+
+    They come as bytes: Py4J logs strings as they are, if it is asked to log that much, and some may be secret.
+    """
+    found: dict[str, str] = json.loads(bytes(_java_classes(spark).mapper.writeValueAsBytes(strings)))
+    return found
+
+
+class _JavaClasses(NamedTuple):
+    converters: Any
+    mapper: Any
+
+
+# Py4J asks for each part of a class's name.
+_classes: WeakKeyDictionary[SparkContext, _JavaClasses] = WeakKeyDictionary()
+
+
+def _java_classes(spark: SparkSession) -> _JavaClasses:
+    context = spark.sparkContext
+    if context not in _classes:
+        jvm: Any = context._jvm
+        converters = jvm.scala.jdk.javaapi.CollectionConverters
+        _classes[context] = _JavaClasses(converters, jvm.com.fasterxml.jackson.databind.ObjectMapper())
+    return _classes[context]
 
 
 _thread = threading.local()

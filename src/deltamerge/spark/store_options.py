@@ -6,11 +6,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from deltamerge.spark.session import is_connect
+from deltamerge.spark.session import is_connect, strings_of_java
 from deltamerge.storage.hadoop_options import keys_of_store, obstore_options, prefixes_of_store
 from deltamerge.storage.stored_file import SCHEME
 
 _PREFIX = "spark.hadoop."
+# What all keys of Hadoop's stores begin with.
+_HADOOP = "fs."
 
 
 def session_store_options(spark: SparkSession, path: str) -> dict[str, str]:
@@ -28,10 +30,9 @@ def session_store_options(spark: SparkSession, path: str) -> dict[str, str]:
         found = {key: value for key, value in settings.items() if key in keys or key.startswith(prefixes)}
     else:
         session: Any = spark._jsparkSession
-        hadoop = session.sessionState().newHadoopConf()
-        found = {key: hadoop.get(key) for key in keys}
-        for prefix in prefixes:
-            found |= {prefix + str(name): value for name, value in hadoop.getPropsWithPrefix(prefix).items()}
+        settings = strings_of_java(spark, session.sessionState().newHadoopConf().getPropsWithPrefix(_HADOOP))
+        given = {_HADOOP + name: value for name, value in settings.items()}
+        found = {key: value for key, value in given.items() if key in keys or key.startswith(prefixes)}
     return {key: str(value) for key, value in found.items() if value}
 
 

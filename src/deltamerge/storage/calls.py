@@ -13,6 +13,7 @@ from obstore.exceptions import BaseError
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.store import Store, open_store
 from deltamerge.workers.obstore_client import reason_of
+from deltamerge.workers.sealed import Sealed
 
 SCHEMA = "path string, size long, modified long, tag string, content binary, error string"
 _ARROW = pa.schema([
@@ -42,6 +43,7 @@ def answering(
     root: str, options: Mapping[str, str], defaults: Mapping[str, str], call: Call
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for one task that makes a call of a store; the other arguments are those of `open_store`."""
+    options, defaults = Sealed(options), Sealed(defaults)
 
     def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

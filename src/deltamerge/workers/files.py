@@ -25,6 +25,7 @@ from deltamerge.workers.remote_file import RemoteFile, column_ranges
 from deltamerge.workers.remote_ranges import HDFS_GAP, STORE_GAP, ArrowRanges, Ranges, StoreRanges
 from deltamerge.workers.remote_upload import StoreUpload
 from deltamerge.workers.request_counter import RequestCounter
+from deltamerge.workers.sealed import Sealed
 
 _Item = TypeVar("_Item")
 _Done = TypeVar("_Done")
@@ -130,7 +131,7 @@ class Files:
     @property
     def parts(self) -> tuple[Any, ...]:
         """What makes the same files in another process."""
-        return Files, (self.kind, dict(self.options), None if self.ranged is None else dict(self.ranged))
+        return Files, (self.kind, Sealed(self.options), None if self.ranged is None else Sealed(self.ranged))
 
     def counted_by(self, requests: RequestCounter) -> Files:
         """Return these files, opened anew, whose requests are counted as far as obstore makes them."""
