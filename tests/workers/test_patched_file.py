@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
-from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.files import LOCAL_FILES, WholeParquet
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.parquet_footer import Footer, is_of_known_writer
 from deltamerge.workers.parquet_patch import opened_writer, own_metadata
@@ -64,7 +65,7 @@ def rewritten(source: Path, target: Path, changes: dict[int, pa.Table]) -> Encod
 def checked_pages(path: Path) -> int:
     """Returns how many pages the offset indexes name, each of which is where they say."""
     content, pages = path.read_bytes(), 0
-    footer = Footer(lambda first, end: content[first:end], len(content))
+    footer = Footer(lambda _: lambda first, end: content[first:end], len(content))
     for group in footer.content[4][1][1]:
         for column in group[1][1][1]:
             if 4 not in column:
@@ -229,3 +230,26 @@ def test_a_file_that_ends_too_early(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="behind the end"):
         patch()
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_what_is_requested_of_a_large_remote_file(tmp_path: Path) -> None:
+    """The footer, all indexes at once, and the chunks of a row group at once."""
+    sink = io.BytesIO()
+    rows = pa.table({f"c{n}": np.arange(1_000) for n in range(30)})
+    pq.write_table(rows, sink, row_group_size=500, write_page_index=True)
+    content, alone = sink.getvalue(), list[tuple[int, int]]()
+
+    def reader(spans: Sequence[tuple[int, int]]) -> Callable[[int, int], bytes]:
+        def read(first: int, end: int) -> bytes:
+            if not any(start <= first and end <= stop for start, stop in spans):
+                alone.append((first, end))
+            return content[first:end]
+
+        return read
+
+    whole = WholeParquet(pq.ParquetFile(sink), len(content), reader)
+    with opened_writer(LOCAL_FILES, str(tmp_path / "new"), rows.schema, whole, [["c7"], ()]) as writer:
+        for group in range(2):
+            writer.write_group(group, whole.file.read_row_group(group, writer.columns(group)))
+    assert len(alone) == 2
+    assert pq.read_table(tmp_path / "new").equals(rows)

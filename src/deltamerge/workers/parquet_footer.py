@@ -64,14 +64,22 @@ class Footer:
     """What a file's footer has, field by field.
 
     Args:
-        read: Returns its bytes.
+        reader: Returns, of ranges that are going to be read, the function that returns the file's bytes.
     """
 
-    def __init__(self, read: Bytes, size: int) -> None:
-        self._read = read
-        end = size - len(MAGIC) - 4
+    def __init__(self, reader: Callable[[Sequence[tuple[int, int]]], Bytes], size: int) -> None:
+        read, end = reader([]), size - len(MAGIC) - 4
         length = int.from_bytes(memoryview(read(end, end + 4)), "little")
         self.content = read_struct(bytes(memoryview(read(end - length, end))))
+        # All indexes together are between the rows and the footer.
+        indexes = [
+            column[index][1]
+            for group in self.content[_GROUPS][1][1]
+            for column in group[_COLUMNS][1][1]
+            for index in (_OFFSET_INDEX, _COLUMN_INDEX)
+            if index in column
+        ]
+        self._read = reader([(min(indexes), end - length)]) if indexes else read
 
     @property
     def has_column_orders(self) -> bool:
@@ -240,4 +248,4 @@ def is_of_known_writer(created_by: str | None) -> bool:
 
 def footer_of(buffer: pa.Buffer) -> Footer:
     """Return the footer of a file in memory."""
-    return Footer(lambda first, end: buffer[first:end], buffer.size)
+    return Footer(lambda _: lambda first, end: buffer[first:end], buffer.size)

@@ -79,7 +79,7 @@ class PatchedFile:
         self._options = options
         self._changed = changed
         self._nan = NanColumns(schema)
-        self._before = Footer(source.reader([]), source.size)
+        self._before = Footer(source.reader, source.size)
         self._alike = alike if self._before.has_column_orders else {}
         self._output = Output(files, target)
         self._chunks = ChunkFile(self._output.stream, footer_of(_form(schema, options, metadata)))
