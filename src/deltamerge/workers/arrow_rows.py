@@ -157,8 +157,8 @@ def _among(changing: RowPairs, rows: slice) -> RowPairs:
 
 def _changed_columns(pairs: RowPairs, new: NewRows) -> Changed:
     if not len(pairs.rows):
-        return ()
-    return None if _is_leaving(pairs, new).any() else new.updated_columns
+        return new.form.filled
+    return None if _is_leaving(pairs, new).any() else (*new.updated_columns, *new.form.filled)
 
 
 def _is_leaving(pairs: RowPairs, new: NewRows) -> Any:  # noqa: ANN401
@@ -167,8 +167,12 @@ def _is_leaving(pairs: RowPairs, new: NewRows) -> Any:  # noqa: ANN401
 
 
 def _with_updated_columns(schema: pa.Schema, new: NewRows) -> pa.Schema:
-    if len({name.lower() for name in schema.names}) < len(schema.names):
+    lowered = {name.lower() for name in schema.names}
+    if len(lowered) < len(schema.names):
         raise ValueError("the file has columns that differ only in case")
+    for name in new.read_columns.difference(schema.names):
+        if name.lower() in lowered:
+            raise ValueError(f"the file spells column {name} in another case")
     for name in new.updated_columns:
         schema = with_column(schema, new.schema.field(name))
         if plain_type(schema.field(name).type) != new.type_of(name):

@@ -145,6 +145,11 @@ class FileForm:
     new: tuple[str, ...] = ()
     hidden: HiddenColumns | None = None
 
+    @property
+    def filled(self) -> tuple[str, ...]:
+        """The columns that change in every row group of a file that is written again."""
+        return () if self.hidden is None else self.hidden.names
+
     def schema_of(self, file: pq.ParquetFile) -> pa.Schema:
         schema = plain_schema(file.schema_arrow)
         for index, field in enumerate(schema):
@@ -237,7 +242,7 @@ def patch_file(
         file = whole_file.file
         keep = ~mask_of(deleted, file.metadata.num_rows)
         schema, places = form.schema_of(file), row_places(file)
-        changed: list[Changed] = [() if keep[rows].all() else None for rows in places]
+        changed: list[Changed] = [form.filled if keep[rows].all() else None for rows in places]
         with opened_writer(files, target, schema, whole_file, changed) as writer:
             asked = [writer.columns(number) if keep[rows].any() else None for number, rows in enumerate(places)]
             for group in row_groups(source, file, asked):
