@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, pa
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, read_pairs, write_numbers, write_pairs
 from deltamerge.workers.row_tracking import HiddenColumns, Origin
-from deltamerge.workers.row_values import ClauseRows
+from deltamerge.workers.row_values import ClauseRows, ColumnValue, RowValue
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -89,6 +90,37 @@ def test_moved_rows_keep_their_ids_and_are_no_deletes(tmp_path: Path, patches: b
         ("update_preimage", 2, "c"),
     ]
     assert pq.read_table(changes[1]).to_pylist() == [{"id": 1, "v": "s1", "_change_type": "update_postimage"}]
+
+
+def test_hidden_columns_are_filled_in_every_row_group(tmp_path: Path) -> None:
+    """Also in a file that has them, and where no row of a row group changes: NULL stands for what the log has."""
+    before, target = str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")
+    hidden = {"_id": [7, None, 9, None], "_version": [None, 2, 2, None]}
+    rows = pa.table({"id": [0, 1, 2, 3], "v": ["a", "b", "c", "d"], **hidden})
+    pq.write_table(rows, before, row_group_size=2)
+    changing = ChangingFile(before, pairs(tmp_path, [1], [0], [0]), Origin(100, 5))
+    (done,) = run(made_of(tmp_path), patch_work(changing, target, ""))
+    assert done["rows"] == 4
+    assert pq.read_table(target).to_pylist() == [
+        {"id": 0, "v": "a", "_id": 7, "_version": 5},
+        {"id": 1, "v": "s1", "_id": 101, "_version": None},
+        {"id": 2, "v": "c", "_id": 9, "_version": 2},
+        {"id": 3, "v": "d", "_id": 103, "_version": 5},
+    ]
+
+
+def test_a_column_that_is_read_is_spelled_otherwise_in_the_file(tmp_path: Path) -> None:
+    """It may not be taken for one that the file lacks, which would be NULL."""
+    before, target = str(tmp_path / "old.parquet"), str(tmp_path / "new.parquet")
+    pq.write_table(pa.table({"id": [0, 1], "N": [1, 2], "v": ["a", "b"]}), before)
+    field = pa.field("n", pa.int64())
+    value = RowValue(ColumnValue(0, pa.string()), target={0: field})
+    new = replace(made_of(tmp_path), updates={0: ClauseRows({"v": value})}, form=FileForm(COLUMNS.append(field)))
+    work = patch_work(ChangingFile(before, pairs(tmp_path, [1], [0], [0])), target, "")
+    (answer,) = writing(LOCAL_FILES, new)([pa.RecordBatch.from_pydict({"work": [work]})])
+    (done,) = answer.to_pylist()
+    assert "another case" in done["unfit"]
+    assert not Path(target).exists()
 
 
 def test_a_file_whose_rows_all_go_is_not_written(tmp_path: Path) -> None:
