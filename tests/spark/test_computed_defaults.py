@@ -42,14 +42,12 @@ def times(folder: Path) -> list[tuple[int, dt.datetime]]:
     return [(row["id"], row["at"]) for row in rows]
 
 
-@pytest.mark.quick
 def test_the_zone_of_the_jvm(spark_in_los_angeles: SparkSession) -> None:
     conf = merge_conf(spark_in_los_angeles)
     assert conf.session_time_zone == ZONE
     assert conf.ansi_enabled is (spark_in_los_angeles.conf.get("spark.sql.ansi.enabled") == "true")
 
 
-@pytest.mark.quick
 def test_a_timestamp_without_a_zone(spark_in_los_angeles: SparkSession, tmp_path: Path) -> None:
     """Files whose times lie between midnight in UTC and in the session's zone have matching rows, too."""
     spark = spark_in_los_angeles
