@@ -123,3 +123,17 @@ def test_generated_columns_follow_the_others(spark: SparkSession, tmp_path: Path
     assert rows(table.toDF()) == [(1, 1, 2), (2, 5, 6)]
     assert report.metrics["numTargetRowsSkipped"] == 1
     assert len(actions(path, report.version, "add")) >= 1
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_values_of_rows_that_another_clause_takes(spark: SparkSession, tmp_path: Path, plan: str) -> None:
+    """They are not computed: here they would be errors."""
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([(1, 100), (2, 7), (3, 5), (4, 6)], "id INT, v INT"), path)
+    source = frame(spark, "id INT, v INT", [(1, 1), (2, 0), (3, 50), (4, None)])
+    spark.conf.set(EXECUTOR, plan)
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id", skip_unchanged=True)
+    merge = merge.whenMatchedDelete("s.v = 0")
+    report = merge.whenMatchedUpdate("s.v <> 0", {"v": "CAST(100 DIV s.v AS INT)"}).run()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, 100), (3, 2), (4, 6)]
+    assert (report.metrics["numTargetRowsUpdated"], report.metrics["numTargetRowsSkipped"]) == (1, 1)

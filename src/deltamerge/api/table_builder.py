@@ -280,7 +280,8 @@ class DeltaTableBuilder:
         """
         place = find_place(self.spark, self._named(), self.path, self.options)
         create(place, self.definition, self.mode)
-        return self.opens.forPath(self.spark, place.table.store.absolute(""), self.options)
+        opened = place.table.location if self.path is None else self.path
+        return self.opens.forPath(self.spark, opened, self.options)
 
     def _named(self) -> TableName:
         if self.name is None:

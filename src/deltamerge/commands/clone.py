@@ -18,7 +18,7 @@ from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.storage.store import Store
-from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.stored_file import uri_of
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.property_names import named_properties
@@ -131,5 +131,4 @@ def _absolute(store: Store, file: AddFile) -> AddFile:
 
 def _url(store: Store, path: str) -> str:
     """Return a file's absolute path as the log spells it."""
-    location = store.absolute(path)
-    return encode_path(location if SCHEME.match(location) else f"file:{location}")
+    return encode_path(uri_of(store.absolute(path)))

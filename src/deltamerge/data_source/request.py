@@ -10,6 +10,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.timestamps import parse_instant
 from deltamerge.spark.config import MergeConf, read_conf
+from deltamerge.spark.default_file_system import in_known_bases
 from deltamerge.spark.table import SNAPSHOTS
 from deltamerge.storage.hadoop_options import keys_of_store
 from deltamerge.storage.store import Store, open_store
@@ -35,7 +36,7 @@ class Request:
 
     @cached_property
     def path(self) -> str:
-        """The table's path or URL, as it was given."""
+        """The table's path or URL."""
         path = self.options.get("path")
         if path is None:
             raise DeltaAnalysisException(
@@ -45,7 +46,7 @@ class Request:
                 "LOCATION 'path', without columns. To write one: df.write.format('delta').mode('append').save(path), "
                 "or deltamerge.write_delta(df, path).",
             )
-        return path
+        return in_known_bases(self.settings, path)
 
     @cached_property
     def store(self) -> Store:

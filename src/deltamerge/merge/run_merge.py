@@ -28,6 +28,7 @@ from deltamerge.spark.held_settings import for_merging, session_settings
 from deltamerge.spark.session import errors_not_logged, merge_conf, refresh_path, reset_transaction
 from deltamerge.spark.table import counting_requests
 from deltamerge.storage.object_store import counted
+from deltamerge.storage.stored_file import uri_of
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
@@ -131,7 +132,7 @@ def _run_once(
             steps.step("refresh", "refreshing what Spark has cached of the table"),
             _only_warning("Spark's cache of %s was not refreshed", command.table.name),
         ):
-            refresh_path(spark, store.absolute(""))
+            refresh_path(spark, uri_of(store.absolute("")))
         with after_commit(committed.version, command.table.name):
             on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)

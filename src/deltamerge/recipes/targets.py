@@ -75,7 +75,7 @@ class TargetPlace:
         """Return the place of a table that belongs to this one: `other`, or a folder inside of this table's."""
         if other is not None:
             return place_of(self.spark, other, self.options)
-        root = self.open().table.store.absolute("")
+        root = self.open().table.location
         return TargetPlace(self.spark, f"{self.name}/{folder}", f"{root.rstrip('/')}/{folder}", self.options)
 
 
@@ -94,7 +94,7 @@ def place_of_target(spark: SparkSession, target: Target, options: StoreOptions |
     """Return the place of a target; the options of a table that was opened are those of its place, too."""
     if isinstance(target, DeltaTable):
         table = target.table
-        return TargetPlace(spark, table.name, table.store.absolute(""), {**table.options, **(options or {})}, target)
+        return TargetPlace(spark, table.name, table.location, {**table.options, **(options or {})}, target)
     if isinstance(target, str):
         return place_of(spark, target, options)
     raise TypeError(f"`target` must be a DeltaTable, a path or a table's name, got {type(target).__name__}")

@@ -23,17 +23,38 @@ def frame_metadata(field: StructField) -> dict[str, Any]:
     return {key: value for key, value in field.metadata.items() if key in ("comment", CHAR_VARCHAR_TYPE)}
 
 
+def length(field: StructField) -> dict[str, Any]:
+    """Return the metadata by which Spark pads strings that a CHAR column is compared with; none of other columns."""
+    return {CHAR_VARCHAR_TYPE: field.metadata[CHAR_VARCHAR_TYPE]} if _is_char(field) else {}
+
+
+def with_length(value: Column, field: StructField) -> Column:
+    """Name a column's value as those of Spark's tables are, with a CHAR column's `length`."""
+    known = length(field)
+    return value.alias(field.name, metadata=known) if known else value.alias(field.name)
+
+
+def without_length(value: Column, field: StructField) -> Column:
+    """Name a column's value as `with_length`, without the length: it is not of data files."""
+    return value.alias(field.name, metadata={}) if _is_char(field) else value.alias(field.name)
+
+
 def padded(value: Column, field: StructField) -> Column:
     """Pad a CHAR column's stored value, at any depth; other columns' values are returned unchanged.
 
     Spark: CharVarcharUtils.addPaddingInStringComparison and spark.sql.readSideCharPadding; delta-spark's MERGE leaves
     the padding to the reader.
     """
-    ddl = field.metadata.get(CHAR_VARCHAR_TYPE, "")
-    # VARCHAR is never padded.
-    if not re.search(r"(?<!var)char\(", ddl, re.IGNORECASE):
+    if not _is_char(field):
         return value
-    return convert_limited(value, DataType.fromDDL(ddl), field.dataType, field.name, _padded, (CharType,))
+    limited = DataType.fromDDL(field.metadata[CHAR_VARCHAR_TYPE])
+    return convert_limited(value, limited, field.dataType, field.name, _padded, (CharType,))
+
+
+def _is_char(field: StructField) -> bool:
+    """Return whether a column has CHAR at any depth; VARCHAR is never padded."""
+    ddl = field.metadata.get(CHAR_VARCHAR_TYPE, "")
+    return re.search(r"(?<!var)char\(", ddl, re.IGNORECASE) is not None
 
 
 def scanned(value: Column, field: StructField, mode: str) -> Column:

@@ -29,11 +29,12 @@ def naming_missing_files(table: str) -> Iterator[None]:
         missing = _PATH.search(str(error))
         if missing is None:
             raise
+        spelling = "" if missing[1].isascii() else " Or Java misspells its name: start Spark with LC_ALL=C.UTF-8."
         raise DeltaTableException(
             "FAILED_READ_FILE.FILE_NOT_EXIST",
             f"The data file {missing[1]} is part of table {table} by its log, but it is not there. It was deleted by "
             "something other than a Delta writer, or by a VACUUM with too short a retention: restore it, or read an "
-            "earlier version.",
+            f"earlier version.{spelling}",
             parameters={"path": missing[1], "tableName": table},
         ) from error
 

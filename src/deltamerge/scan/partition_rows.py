@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.char_padding import padded
+from deltamerge.scan.char_padding import padded, with_length
 from deltamerge.scan.target import partition_value
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table
@@ -47,7 +47,7 @@ def files_where(
     given = {name: pa.array([g[place] for g in groups], pa.string()) for place, name in enumerate(stored.values())}
     values = table.spark.createDataFrame(pa.table({**given, number: pa.array(range(len(groups)), pa.int32())}))
     row = [
-        padded(partition_value(F.col(stored[field.name]), field.dataType), field).alias(field.name)
+        with_length(padded(partition_value(F.col(stored[field.name]), field.dataType), field), field)
         if field.name in stored
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in schema.fields

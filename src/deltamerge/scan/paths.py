@@ -9,7 +9,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
-from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.stored_file import SCHEME, uri_of
 
 
 def file_key(uri: str) -> str:
@@ -35,7 +35,7 @@ def without_file_scheme(path: str) -> str:
 def spark_path(table: Table, path: str) -> str:
     """Escape a decoded path, relative to the table or absolute, for `DataFrameReader`."""
     # Spark takes these for patterns; on Connect that cannot be turned off.
-    return re.sub(r"([\[\]{}*?\\])", r"\\\1", table.store.absolute(path))
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", uri_of(table.store.absolute(path)))
 
 
 def spark_spellings(table: Table, file: AddFile) -> list[str]:

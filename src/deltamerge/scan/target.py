@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.char_padding import padded
+from deltamerge.scan.char_padding import length, padded, with_length
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import naming_missing_files, refuse_replaced_files
@@ -26,6 +26,7 @@ from deltamerge.spark.required_columns import with_required
 from deltamerge.spark.session import conf_value, empty_frame, is_connect
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import free_prefix, quote
+from deltamerge.storage.stored_file import uri_of
 from deltamerge.workers.partition_names import NULL_PARTITION, partition_folder
 
 # Types that Spark reads from a folder's name as the same value as the log's.
@@ -88,7 +89,7 @@ def target_frame(
     if not files:
         all_nullable = not as_declared or is_connect(table.spark)
         empty = T.StructType(
-            [T.StructField(f.name, f.dataType, f.nullable or all_nullable) for f in schema.fields]
+            [T.StructField(f.name, f.dataType, f.nullable or all_nullable, length(f)) for f in schema.fields]
             + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
         return empty_frame(table.spark, empty)
@@ -179,7 +180,7 @@ def _read(
         reader = reader.option(_CHECKSUMS, True)
     reader = reader.schema(T.StructType(list(fields)))
     if base_path is not None:
-        reader = reader.option("basePath", base_path)
+        reader = reader.option("basePath", uri_of(base_path))
     with naming_missing_files(table.name):
         frame = reader.parquet(*(spark_path(table, decode_path(file.path)) for file in files))
     return with_required(frame, columns.required)
@@ -188,7 +189,7 @@ def _read(
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
     logical = columns.logical()
     return frame.select(
-        *(padded(logical[f.name], f).alias(f.name) for f in columns.schema.fields), *_positions(frame, extra)
+        *(with_length(padded(logical[f.name], f), f) for f in columns.schema.fields), *_positions(frame, extra)
     )
 
 
@@ -225,7 +226,7 @@ def _with_values_by_path(
     table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
 ) -> DataFrame:
     frame, logical = _read(table, columns, columns.data, files, None), columns.logical()
-    in_files = (padded(logical[f.name], f).alias(f.name) for f in columns.data_fields)
+    in_files = (with_length(padded(logical[f.name], f), f) for f in columns.data_fields)
     rows = frame.select(*in_files, *_positions(frame, extra))
     stored = [f"{extra.file_name}v{i}" for i in range(len(columns.partition))]
     of_files = ((file, [file.partition_values.get(f.name) for f in columns.partition]) for file in files)
@@ -236,7 +237,7 @@ def _with_values_by_path(
     typed = by_file.select(
         by_file.columns[0],
         *(
-            padded(partition_value(F.col(value), by_name[name].dataType), by_name[name]).alias(name)
+            with_length(padded(partition_value(F.col(value), by_name[name].dataType), by_name[name]), by_name[name])
             for name, value in zip(columns.partition_columns, stored, strict=True)
         ),
     )

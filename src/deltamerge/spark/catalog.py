@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
@@ -122,7 +121,7 @@ def warehouse_location(spark: SparkSession, name: str) -> str:
     parts = parse_name(name)
     folder = _database_location(spark, parts[-2] if len(parts) > 1 else str(spark.catalog.currentDatabase()))
     table = parts[-1].lower()
-    return f"{folder.rstrip('/')}/{table}" if "://" in folder else str(Path(folder) / table)
+    return f"{folder.rstrip('/')}/{table}"
 
 
 def _database_location(spark: SparkSession, database: str) -> str:
@@ -136,7 +135,7 @@ def _database_location(spark: SparkSession, database: str) -> str:
                 raise
             warehouse = str(spark.conf.get("spark.sql.warehouse.dir")).rstrip("/")
             location = warehouse if database.lower() == "default" else f"{warehouse}/{database.lower()}.db"
-    return re.sub(r"^file:/+", "/", location)
+    return location
 
 
 def qualified(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
@@ -197,9 +196,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     lines = (line.partition(": ") for each in described for line in each.splitlines())
     details = {key: value for key, _, value in lines}
     location = details.get("Location")
-    return CatalogEntry(
-        details.get("Provider", "").lower(), None if location is None else re.sub(r"^file:/+", "/", location)
-    )
+    return CatalogEntry(details.get("Provider", "").lower(), location)
 
 
 def names_another_catalog(spark: SparkSession, parts: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession, datasource
 
 from deltamerge.spark.config import KEYS
+from deltamerge.spark.default_file_system import known_bases
 from deltamerge.spark.held_settings import set_if_allowed
 from deltamerge.spark.session import (
     COMPUTED_DEFAULTS,
@@ -93,4 +94,4 @@ def source_settings(spark: SparkSession) -> dict[str, str]:
     if not is_connect(spark):
         settings["spark.default.parallelism"] = str(spark.sparkContext.defaultParallelism)
     settings["spark.version"] = spark.version
-    return settings
+    return {**settings, **known_bases(spark)}

@@ -20,6 +20,7 @@ from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.segment import LAST_CHECKPOINT
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.spark.config import wrong_value
+from deltamerge.spark.default_file_system import in_default_file_system
 from deltamerge.spark.hadoop_files import JvmFiles
 from deltamerge.spark.session import conf_value, is_connect
 from deltamerge.spark.store_options import session_store_options
@@ -27,7 +28,7 @@ from deltamerge.spark.task_store import TaskStore
 from deltamerge.storage.credentials import StoreOptions, current_options
 from deltamerge.storage.object_store import counting
 from deltamerge.storage.store import Store, open_store
-from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.stored_file import SCHEME, uri_of
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
 
@@ -81,8 +82,7 @@ class Table:
     @property
     def location(self) -> str:
         """The table's folder as a URL."""
-        root = self.store.absolute("")
-        return root if SCHEME.match(root) else f"file:{root}"
+        return uri_of(self.store.absolute(""))
 
     @property
     def reaches_files(self) -> bool:
@@ -111,10 +111,11 @@ class Table:
 
 
 def open_table(spark: SparkSession, path: str, options: StoreOptions | None = None, name: str | None = None) -> Table:
-    """Return the table at a local path or a URL, whether or not there is one yet.
+    """Return the table at a path or a URL, whether or not there is one yet.
 
     An option that is given wins over the session's setting, this one over what the environment has.
     """
+    shown, path = name or path, in_default_file_system(spark, path)
     given, defaults = options or {}, session_store_options(spark, path)
     access = _log_access(spark)
     if access == "server":
@@ -124,7 +125,7 @@ def open_table(spark: SparkSession, path: str, options: StoreOptions | None = No
     else:
         hadoop = None if is_connect(spark) else partial(JvmFiles, spark)
         store = open_store(path, options, defaults, hadoop)
-    return Table(spark, store, name or path, options=dict(given))
+    return Table(spark, store, shown, options=dict(given))
 
 
 def _log_access(spark: SparkSession) -> str:

@@ -17,6 +17,14 @@ def absolute_path(root: str, path: str) -> str:
     return f"{root}/{path}" if path else root
 
 
+def uri_of(path: str) -> str:
+    """Return the URI of an absolute local path or a URL, not percent-encoded.
+
+    To Spark a path without a scheme is one of Hadoop's default file system.
+    """
+    return path if SCHEME.match(path) else f"file:{path}"
+
+
 @dataclass(frozen=True)
 class StoredFile:
     """A file as a listing shows it; `path` is relative to the table's root, decoded.

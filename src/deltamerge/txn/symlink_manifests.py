@@ -13,7 +13,7 @@ from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.paths import decode_path
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.stored_file import uri_of
 from deltamerge.workers.partition_names import partition_folder
 
 FOLDER = "_symlink_format_manifest"
@@ -74,8 +74,7 @@ def write_manifests(snapshot: Snapshot) -> None:
     if not columns:
         wanted[""] = []
     for file in snapshot.files.add_files():
-        location = store.absolute(decode_path(file.path))
-        location = location if SCHEME.match(location) else f"file:{location}"
+        location = uri_of(store.absolute(decode_path(file.path)))
         folders = "".join(f"{partition_folder(name, file.partition_values.get(name))}/" for name in columns)
         wanted[folders].append(location)
     before = {file.path for file in store.list(FOLDER)}

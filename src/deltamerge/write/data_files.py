@@ -7,19 +7,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Event
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from deltamerge.exceptions import CommitStateUnknownException
+from deltamerge.exceptions import CommitStateUnknownException, DeltaTableException
 from deltamerge.log.actions import AddCDCFile, AddFile
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
 from deltamerge.log.paths import encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.log.schema import parse_schema
+from deltamerge.scan.char_padding import without_length
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.paths import located
 from deltamerge.skipping.collect_statistics import parquet_statistics
@@ -27,15 +28,23 @@ from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import session_settings
+from deltamerge.spark.observations import observed
+from deltamerge.spark.session import effective_value, runs_in_local_mode
 from deltamerge.sql.names import quote
-from deltamerge.storage.store import Store, StoredFile, in_parallel
+from deltamerge.storage.store import Store, in_parallel
+from deltamerge.storage.stored_file import StoredFile, uri_of
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.change_files import CHANGE_TYPE
-from deltamerge.workers.partition_names import NULL_PARTITION, escape_path_name, unescape_path_name
+from deltamerge.write.partition_folders import PartitionFolders, folders_in, values_in, values_written
 
 CHANGE_DATA_FOLDER = "_change_data"
 IS_CDC = "__is_cdc"
 PATCHED_FOLDER = "patched"
+ValuesOf: TypeAlias = Callable[[str, Sequence[str]], dict[str, str | None]]
+"""Returns the partition values of a file, by its path and the names of the partition columns in the log."""
+
+_PROTOCOL = "spark.sql.sources.commitProtocolClass"
+_SPARKS_PROTOCOL = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
 SHRED_VARIANTS = "spark.sql.variant.inferShreddingSchema"
 
 # A chunk of a column that is read is never in memory whole.
@@ -99,20 +108,40 @@ class WrittenFiles:
         return sum(self.rows)
 
 
+@dataclass(frozen=True)
+class Job:
+    """A job of Spark's that has written rows.
+
+    Args:
+        by_folder: Whether rows are in folders of partitions or change types; without rows there is no file then.
+        rows: How many it has written; None where nobody needs to ask, as its disk is this process's.
+    """
+
+    target: WriteTarget
+    by_folder: bool
+    rows: int | None
+
+
 def write_files(frame: DataFrame, target: WriteTarget) -> WrittenFiles:
     """Write rows of a table and return the files, none of them empty."""
-    write_rows(frame, target)
-    return collect_files(target)
+    return collect_files(write_rows(frame, target))
 
 
-def write_rows(frame: DataFrame, target: WriteTarget) -> None:
+def write_rows(frame: DataFrame, target: WriteTarget) -> Job:
     """Write a frame with the table's columns by name; `collect_files` finds the files."""
-    _write(frame.select(*_physical(target)), target, target.physical_partition_columns)
+    return _write(frame.select(*_physical(target)), target, target.physical_partition_columns)
 
 
-def collect_files(target: WriteTarget) -> WrittenFiles:
-    """Return the data files in the folder of a write, none of them empty."""
-    return _collect(target, _data_files(target.store, target.folder))
+def collect_files(job: Job) -> WrittenFiles:
+    """Return the data files of a write, none of them empty.
+
+    Raises:
+        DeltaTableException: They are not all there, or more than the job's.
+    """
+    found = _data_files(job.target.store, job.target.folder)
+    written = _collect(job.target, found)
+    _check_all_found(job, written.row_count, len(found))
+    return written
 
 
 def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> WrittenFiles:
@@ -134,6 +163,7 @@ def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> Wr
             )
             for row in written
         ],
+        values_in,
     )
     below = located(target.store, change_folder(target.folder))
     changes = [
@@ -141,7 +171,7 @@ def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> Wr
         for row in done
         if row.get("change_rows")
     ]
-    return replace(found, change_files=tuple(_change_file(path, size, target) for path, size in changes))
+    return replace(found, change_files=tuple(_change_file(path, size, target, values_in) for path, size in changes))
 
 
 def change_folder(folder: str) -> str:
@@ -149,8 +179,8 @@ def change_folder(folder: str) -> str:
     return f"{CHANGE_DATA_FOLDER}/{folder}"
 
 
-def _change_file(path: str, size: int, target: WriteTarget) -> AddCDCFile:
-    return AddCDCFile(encode_path(path), _partition_values(path, target), size, tags=None)
+def _change_file(path: str, size: int, target: WriteTarget, values_of: ValuesOf) -> AddCDCFile:
+    return AddCDCFile(encode_path(path), values_of(path, target.physical_partition_columns), size, tags=None)
 
 
 def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> WrittenFiles:
@@ -159,35 +189,39 @@ def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTa
     Args:
         change_type: The column with a change's type, NULL for a row of the table.
     """
-    write_rows_with_changes(frame, change_type, target)
-    return collect_files_with_changes(target)
+    return collect_files_with_changes(write_rows_with_changes(frame, change_type, target))
 
 
-def write_rows_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> None:
+def write_rows_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> Job:
     """Write rows as `write_files_with_changes` does; `collect_files_with_changes` finds the files."""
     typed = frame.select(
         *_physical(target),
         F.col(change_type).alias(CHANGE_TYPE),
         F.when(F.col(change_type).isNull(), F.lit("false")).otherwise(F.lit("true")).alias(IS_CDC),
     )
-    _write(typed, target, (IS_CDC, *target.physical_partition_columns))
+    return _write(typed, target, (IS_CDC, *target.physical_partition_columns))
 
 
-def collect_files_with_changes(target: WriteTarget) -> WrittenFiles:
-    """Return the files in the folder of a write, and move change data to its folder."""
+def collect_files_with_changes(job: Job) -> WrittenFiles:
+    """Return the files of a write as `collect_files` does, and move change data to its folder."""
+    target = job.target
     found = _data_files(target.store, target.folder)
     marker = f"{target.folder}/{IS_CDC}=true/"
     changes = [file for file in found if file.path.startswith(marker)]
     data = _collect(target, [file for file in found if not file.path.startswith(marker)])
+    rows = in_parallel(lambda file: _footer(target.store, file).num_rows, changes)
+    _check_all_found(job, data.row_count + sum(rows), len(found))
     moved = [
         (file, f"{change_folder(target.folder)}/{file.path[len(marker) :]}")
-        for file in changes
-        if _footer(target.store, file).num_rows
+        for file, count in zip(changes, rows, strict=True)
+        if count
     ]
     for file, path in moved:
         target.store.rename(file.path, path)
     target.store.delete_folder(marker)
-    return replace(data, change_files=tuple(_change_file(path, file.size, target) for file, path in moved))
+    return replace(
+        data, change_files=tuple(_change_file(path, file.size, target, values_written) for file, path in moved)
+    )
 
 
 def remove_leftovers(store: Store, folder: str) -> None:
@@ -217,17 +251,55 @@ def removing_leftovers(store: Store, folder: str) -> Iterator[Callable[[], None]
         raise
 
 
-def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> None:
+def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> Job:
+    spark = frame.sparkSession
     if target.bin_size is not None:
         frame = frame.hint("rebalance", *(F.col(quote(name)) for name in partition_columns))
+    place, observation = uri_of(target.store.absolute(target.folder)), None
+    foreign = _foreign_protocol(spark)
+    if foreign or (place.startswith("file:") and not runs_in_local_mode(spark)):
+        # Directly below the writer: Spark counts each of its tasks once.
+        observation = Observation()
+        frame = frame.observe(observation, F.count(F.lit(1)).alias("rows"))
     writer = frame.write.mode("append").option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     if partition_columns:
         writer = writer.partitionBy(*partition_columns)
     if target.records_per_file is not None:
         writer = writer.option("maxRecordsPerFile", target.records_per_file)
     writer = writer.options(**target.options)
-    with session_settings(frame.sparkSession, _write_settings(target), are_needed=True):
-        writer.parquet(target.store.absolute(target.folder))
+    with (
+        session_settings(spark, foreign),
+        session_settings(spark, _write_settings(target), are_needed=True),
+    ):
+        writer.parquet(place)
+    rows = None if observation is None else int(observed(observation).get("rows", 0))
+    return Job(target, bool(partition_columns), rows)
+
+
+def _foreign_protocol(spark: SparkSession) -> dict[str, str]:
+    """Return the setting by which Spark commits a job's files, where a platform has another.
+
+    Spark's own give only files of tasks that succeeded their names; Databricks' tell them by files of its own.
+    """
+    protocol = effective_value(spark, _PROTOCOL)
+    return {} if protocol is None or protocol.startswith("org.apache.spark.") else {_PROTOCOL: _SPARKS_PROTOCOL}
+
+
+def _check_all_found(job: Job, rows: int, files: int) -> None:
+    """Refuse a write whose files are not those that are found in its folder."""
+    expected = job.rows
+    if expected == rows or (expected is None and (files or job.by_folder)):
+        return
+    place = job.target.store.absolute(job.target.folder)
+    raise DeltaTableException(
+        "DELTAMERGE_WRITTEN_FILES_NOT_FOUND",
+        f"Spark has written {'files' if expected is None else f'{expected} rows'} into {place}, where this process "
+        f"finds {rows} rows in {files} files. They are not the same folder to both, as where executors or a Spark "
+        "Connect server have disks of their own. Nothing was committed. Put the table where all of them see the same, "
+        "such as HDFS or an object store; over Spark Connect to a server in local mode set "
+        "spark.deltamerge.storage.logAccess=server.",
+        parameters={"path": place},
+    )
 
 
 def _write_settings(target: WriteTarget) -> dict[str, str]:
@@ -248,20 +320,14 @@ def _write_settings(target: WriteTarget) -> dict[str, str]:
 
 def _physical(target: WriteTarget) -> list[Column]:
     partition_columns = set(target.partition_columns)
+    folders = folders_in(target.store, target.folder) if partition_columns else PartitionFolders()
     fields = [*target.schema.fields, *(StructField(name, LongType()) for name in target.hidden_columns)]
     return [
-        partition_string(F.col(quote(f.name)), f).alias(physical_field(f, target.mode).name)
+        folders.name(F.col(quote(f.name)), f).alias(physical_field(f, target.mode).name)
         if f.name in partition_columns
-        else as_physical(F.col(quote(f.name)), f, target.mode)
+        else as_physical(without_length(F.col(quote(f.name)), f), f, target.mode)
         for f in fields
     ]
-
-
-def partition_string(value: Column, field: StructField) -> Column:
-    """Spell partition values as the log does, a TIMESTAMP's in UTC. Protocol: Partition Value Serialization."""
-    if isinstance(field.dataType, TimestampType):
-        return _utc_string(value)
-    return value.cast(StringType())
 
 
 def as_stored(value: Column, field: StructField, partition_columns: Collection[str]) -> Column:
@@ -272,23 +338,6 @@ def as_stored(value: Column, field: StructField, partition_columns: Collection[s
     if field.name not in partition_columns or not isinstance(field.dataType, (StringType, BinaryType)):
         return value
     return F.when(F.length(value) > 0, value)
-
-
-def _utc_string(value: Column) -> Column:
-    micros = F.unix_micros(value)
-    rest = F.pmod(micros, F.lit(86_400_000_000))
-    # Spark divides BIGINTs as DOUBLEs, which the last microsecond of a day would round up.
-    day = (micros - rest) / F.lit(86_400_000_000)
-    date = F.date_add(F.lit("1970-01-01").cast("date"), day.cast("int")).cast("string")
-    seconds = F.floor(rest / F.lit(1_000_000))
-    clock = F.format_string(
-        "%02d:%02d:%02d.%06d",
-        F.floor(seconds / F.lit(3600)),
-        F.pmod(F.floor(seconds / F.lit(60)), F.lit(60)),
-        F.pmod(seconds, F.lit(60)),
-        F.pmod(rest, F.lit(1_000_000)),
-    )
-    return F.concat(date, F.lit("T"), clock, F.lit("Z"))
 
 
 def _data_files(store: Store, folder: str) -> list[StoredFile]:
@@ -307,10 +356,12 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
     empty = [file.path for file, footer in zip(found, footers, strict=True) if not footer.num_rows]
     target.store.delete(empty)
     kept = [(file, footer) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
-    return _with_statistics(target, kept)
+    return _with_statistics(target, kept, values_written)
 
 
-def _with_statistics(target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.FileMetaData]]) -> WrittenFiles:
+def _with_statistics(
+    target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.FileMetaData]], values_of: ValuesOf
+) -> WrittenFiles:
     schema = physical_schema(target.log_schema, target.mode)
     indexed = IndexedColumns.of(schema, target.partition_columns, target.configuration)
     now = now_ms()
@@ -318,7 +369,7 @@ def _with_statistics(target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.Fi
     def added(file: StoredFile, footer: pq.FileMetaData) -> AddFile:
         return AddFile(
             path=encode_path(file.path),
-            partition_values=_partition_values(file.path, target),
+            partition_values=values_of(file.path, target.physical_partition_columns),
             size=file.size,
             modification_time=file.modification_time or now,
             data_change=True,
@@ -344,15 +395,3 @@ def statistics_of(
 
 def _footer(store: Store, file: StoredFile) -> pq.FileMetaData:
     return pq.ParquetFile(store.open_input(file.path)).metadata
-
-
-def _partition_values(path: str, target: WriteTarget) -> dict[str, str | None]:
-    if not target.partition_columns:
-        return {}
-    names = {escape_path_name(name): name for name in target.physical_partition_columns}
-    folders = path.split("/")[-1 - len(target.partition_columns) : -1]
-    values: dict[str, str | None] = {}
-    for folder in folders:
-        name, _, value = folder.partition("=")
-        values[names[name]] = None if value == NULL_PARTITION else unescape_path_name(value)
-    return values

@@ -171,8 +171,8 @@ def _write_all_changes(
     if touched.has_multiple_matches:
         rows = keep_one_match(rows, names)
     rows, hidden = _with_hidden_columns(execution, rows)
-    observation = write_changed_rows(execution, rows, hidden, counting=counting)
-    return collect_output(execution), None if observation is None else counted(observation, merge.clauses)
+    job, observation = write_changed_rows(execution, rows, hidden, counting=counting)
+    return collect_output(execution, job), None if observation is None else counted(observation, merge.clauses)
 
 
 def _side_to_rewrite(execution: Execution, target: TargetFiles, touched: TouchedFiles) -> TargetSide:

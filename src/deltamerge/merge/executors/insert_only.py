@@ -36,10 +36,10 @@ from deltamerge.merge.output.clause_expressions import (
 from deltamerge.merge.output.frames import Rows, joined, source_rows
 from deltamerge.merge.output.generated_columns import compute_generated_columns, generated_flags
 from deltamerge.merge.source.key_summary import SourceSummary, can_broadcast
-from deltamerge.merge.source.observations import observed
 from deltamerge.merge.source.source import Source
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
+from deltamerge.spark.observations import observed
 from deltamerge.write.data_files import WrittenFiles
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
@@ -97,8 +97,8 @@ def write_inserts(execution: Execution, unmatched: Rows, extra_op_type: str) -> 
         output = generate_inserted_rows(rows, merge.output_schema, names)
     else:
         output = table_columns(rows, execution)
-    write_output(execution, output)
-    return collect_output(execution), None if observation is None else counted(observation, inserting)
+    job = write_output(execution, output)
+    return collect_output(execution, job), None if observation is None else counted(observation, inserting)
 
 
 def unmatched_rows(

@@ -19,7 +19,7 @@ from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.planning.declined import Declined
-from deltamerge.scan.char_padding import scanned
+from deltamerge.scan.char_padding import scanned, with_length
 from deltamerge.scan.column_mapping import logical_type, physical_field
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
@@ -102,7 +102,7 @@ class PairFrames:
         rest = [*hidden, *places]
         present = {**present, names.target_row_present: F.lit(True)}
         source = self._frame(found, places, among).select(
-            *(F.col(names.source(index)).alias(field.name) for index, field in of_source),
+            *(with_length(F.col(names.source(index)), field) for index, field in of_source),
             *rest,
             *(column.alias(name) for name, column in present.items()),
         )
@@ -112,7 +112,7 @@ class PairFrames:
         if not of_target:
             return Rows(source, own_names)
         # A lateral subquery over one row is a projection that qualifies the target's columns.
-        columns = [F.col(own).outer().alias(field.name) for own, (_, field) in zip(hidden, of_target, strict=True)]
+        columns = [with_length(F.col(own).outer(), field) for own, (_, field) in zip(hidden, of_target, strict=True)]
         one_row = self.lookup.execution.table.spark.sql("SELECT 1").select(*columns).alias(merge.target_alias)
         return Rows(source.lateralJoin(one_row), (*own_names, *(names.visible(index) for index, _ in of_target)))
 
@@ -184,7 +184,10 @@ class PairFrames:
         work = reading_staged(self.lookup.execution.files, staged.rows, source, names.source_row_index)
         in_driver = self._fits_driver((), rows)
         frame = tasks.frame_of(self.lookup.execution.table.spark, work, ranges, schema, in_driver=in_driver)
-        return frame.toDF(*merge.source_schema.names, names.source_row_index)
+        columns = (
+            with_length(F.col(name), field) for name, field in zip(source, merge.source_schema.fields, strict=True)
+        )
+        return frame.select(*columns, names.source_row_index)
 
 
 def _those(schema: StructType, positions: frozenset[int]) -> list[tuple[int, StructField]]:

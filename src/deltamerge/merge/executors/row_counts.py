@@ -16,8 +16,8 @@ from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
-from deltamerge.merge.source.observations import observed
 from deltamerge.spark import columns as F
+from deltamerge.spark.observations import observed
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.deletion_vectors import NO_VECTORS, VectorChanges
 

@@ -33,7 +33,7 @@ from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.paths import spark_spellings
 from deltamerge.spark.session import job_description
 from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
-from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.data_files import Job, WrittenFiles
 from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import Patch, patch_files, patchable
 
@@ -123,14 +123,15 @@ def _step(changes: SparkChanges) -> tuple[str, str]:
 def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
     execution = changes.execution
     parts, scanned = _parts(changes)
+    job: Job | None = None
     observation: Observation | None = None
     with ThreadPoolExecutor(1) as other:
         patching = other.submit(_patch, changes)
         if parts:
             with python_workers():
-                observation = _write_parts(changes, parts, scanned)
+                job, observation = _write_parts(changes, parts, scanned)
         patched = patching.result()
-    written = collect_output(execution).with_files_of(patched)
+    written = patched if job is None else collect_output(execution, job).with_files_of(patched)
     return written, None if observation is None else counted(observation, execution.merge.clauses)
 
 
@@ -198,7 +199,7 @@ def _unchanged(changes: SparkChanges) -> DataFrame:
     return changes.rows.unchanged(target.frame, changed)
 
 
-def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) -> Observation | None:
+def _write_parts(changes: SparkChanges, parts: list[DataFrame], scanned: int) -> tuple[Job, Observation | None]:
     execution = changes.execution
     partitions = changes.summary.partitions
     frame = reduce(lambda left, right: left.union(right), parts)

@@ -13,6 +13,7 @@ from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.write.constraints import checked
 from deltamerge.write.data_files import (
+    Job,
     WrittenFiles,
     collect_files,
     collect_files_with_changes,
@@ -65,7 +66,7 @@ def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) 
 
 def write_changed_rows(
     execution: Execution, rows: Rows, hidden: tuple[str, ...] = (), *, counting: bool
-) -> Observation | None:
+) -> tuple[Job, Observation | None]:
     """Write what rows have become, by what changed of each; `collect_output` finds the files.
 
     Args:
@@ -83,20 +84,17 @@ def write_changed_rows(
         output = generate_cdc_and_output_rows(rows, merge.output_schema, names, hidden)
     else:
         output = table_columns(Rows(rows.frame.where(kept), rows.names), execution, hidden)
-    write_output(execution, output, hidden)
-    return observation
+    return write_output(execution, output, hidden), observation
 
 
-def write_output(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> None:
+def write_output(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> Job:
     """Write rows of the table, with its change data where the merge writes it; `collect_output` finds the files."""
     target, has_changes = replace(execution.write_target, hidden_columns=hidden), execution.writes_change_data
     guarded = guarded_rows(execution, frame, has_changes=has_changes)
     if has_changes:
-        write_rows_with_changes(guarded, execution.merge.names.change_type, target)
-    else:
-        write_rows(guarded, target)
+        return write_rows_with_changes(guarded, execution.merge.names.change_type, target)
+    return write_rows(guarded, target)
 
 
-def collect_output(execution: Execution) -> WrittenFiles:
-    collect = collect_files_with_changes if execution.writes_change_data else collect_files
-    return collect(execution.write_target)
+def collect_output(execution: Execution, job: Job) -> WrittenFiles:
+    return collect_files_with_changes(job) if execution.writes_change_data else collect_files(job)

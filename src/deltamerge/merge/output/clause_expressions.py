@@ -52,19 +52,25 @@ def generate_precomputed_conditions(
 ) -> Rows:
     """Add each clause's condition as a column, and the number of the clause that takes the row.
 
+    Conditions are evaluated for all rows of their kind. Only that of `SkipUnchanged`, in which the values of an UPDATE
+    stand, is evaluated where neither an earlier clause takes the row nor the UPDATE leaves it.
+
     Returns:
         The rows with one BOOLEAN column a condition (``_update_condition_0_`` and so on) and one INT column for the
         kind: the number of the first clause whose condition is TRUE, NULL where there is none.
     """
-    conditional = [clause for clause in clauses if clause.condition is not None]
-    rows = rows.adding(
-        [
-            (_condition_name(clause, names), F.when(applies, clause.condition.cast("boolean")))
-            for clause in conditional
-            if clause.condition is not None
-        ]
-    )
+    own = [clause for clause in clauses if clause.condition is not None and clause.action != "skip_unchanged"]
+    rows = rows.adding([(_condition_name(clause, names), _where(applies, clause)) for clause in own])
+    for place, clause in enumerate(clauses):
+        if clause.action == "skip_unchanged":
+            earlier, update = clauses[:place], clauses[place + 1]
+            reached = _first_true(earlier, applies, names).isNull() & _first_true([update], applies, names).isNotNull()
+            rows = rows.adding([(_condition_name(clause, names), _where(applies & reached, clause))])
     return rows.adding([(names.clause(kind), _first_true(clauses, applies, names))])
+
+
+def _where(applies: Column, clause: ResolvedClause) -> Column:
+    return F.when(applies, F.lit(True) if clause.condition is None else clause.condition.cast("boolean"))
 
 
 def _condition_name(clause: ResolvedClause, names: InternalColumns) -> str:

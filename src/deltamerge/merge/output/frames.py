@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructField
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
+from deltamerge.scan.char_padding import with_length
 from deltamerge.spark import columns as F
 
 
@@ -81,19 +83,19 @@ def with_unmatchable(rows: Rows, unmatchable: Rows | None) -> Rows:
 
 def seeing_source(rows: Rows, merge: ResolvedMerge) -> Rows:
     """Make the source's names, and only these, visible on renamed rows."""
-    visible = [(merge.names.source(i), f.name) for i, f in enumerate(merge.source_schema.fields)]
+    visible = [(merge.names.source(i), f) for i, f in enumerate(merge.source_schema.fields)]
     return _seeing(rows, visible, merge.source_alias)
 
 
 def seeing_target(rows: Rows, merge: ResolvedMerge) -> Rows:
     """Make the target's names, and only these, visible on renamed rows; columns that are not read are not there."""
     fields, there = enumerate(merge.target_schema.fields), frozenset(rows.names)
-    visible = [(merge.names.target(i), f.name) for i, f in fields if merge.names.target(i) in there]
+    visible = [(merge.names.target(i), f) for i, f in fields if merge.names.target(i) in there]
     return _seeing(rows, visible, merge.target_alias)
 
 
-def _seeing(rows: Rows, visible: list[tuple[str, str]], alias: str | None) -> Rows:
-    copies = rows.frame.select(*rows.names, *(F.col(own).alias(name) for own, name in visible))
+def _seeing(rows: Rows, visible: list[tuple[str, StructField]], alias: str | None) -> Rows:
+    copies = rows.frame.select(*rows.names, *(with_length(F.col(own), field) for own, field in visible))
     return Rows(copies if alias is None else copies.alias(alias), rows.names)
 
 

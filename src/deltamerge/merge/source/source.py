@@ -16,10 +16,10 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
 from deltamerge.merge.output.frames import Rows, source_rows
 from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of
-from deltamerge.merge.source.observations import observed
 from deltamerge.skipping.histogram import KeyHistogram
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.observations import observed
 from deltamerge.spark.session import release_checkpoint
 from deltamerge.sql.names import quote
 from deltamerge.sql.operands import VARIABLE

@@ -1,0 +1,69 @@
+"""What Spark has written must be what this process finds, whatever disk and committer Spark has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable as DeltaRsTable
+from pyspark.sql import SparkSession
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.exceptions import DeltaTableException
+from deltamerge.write.data_files import _data_files as data_files
+from storage.s3 import with_settings
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lets Spark write to another disk: that of a server or of executors, which this process does not see."""
+    monkeypatch.setattr("deltamerge.write.data_files.runs_in_local_mode", lambda _: False)
+    monkeypatch.setattr("deltamerge.write.data_files.uri_of", lambda path: f"file:{tmp_path}/elsewhere{path}")
+    return tmp_path / "elsewhere"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("partition_by", [None, "p"])
+@pytest.mark.parametrize("properties", [{}, {"delta.enableChangeDataFeed": "true"}])
+def test_another_disk(
+    spark: SparkSession, tmp_path: Path, elsewhere: Path, partition_by: str | None, properties: dict[str, str]
+) -> None:
+    path, rows = str(tmp_path / "t"), spark.range(3).selectExpr("id", "1 AS p")
+    with pytest.raises(DeltaTableException, match="disks of their own") as raised:
+        write_delta(rows, path, partition_by=partition_by, properties=properties)
+    assert raised.value.getCondition() == "DELTAMERGE_WRITTEN_FILES_NOT_FOUND"
+    assert not (tmp_path / "t" / "_delta_log").exists()
+    assert list(elsewhere.rglob("*.parquet"))
+
+
+def test_another_disk_in_a_merge(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(100).selectExpr("id", "id % 3 AS p"), path, partition_by="p")
+    monkeypatch.setattr("deltamerge.write.data_files.runs_in_local_mode", lambda _: False)
+    source = spark.range(50, 150).selectExpr("id", "id % 3 AS p")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge = merge.whenMatchedUpdate(set={"id": "t.id"}).whenNotMatchedInsertAll()
+    with with_settings(spark, {"spark.deltamerge.merge.executor": "classic"}):
+        merge.execute()
+        assert sorted(row["id"] for row in DeltaRsTable(path).to_pyarrow_table().to_pylist()) == list(range(150))
+        monkeypatch.setattr("deltamerge.write.data_files.uri_of", lambda path: f"file:{tmp_path}/elsewhere{path}")
+        source = spark.range(120, 200).selectExpr("id", "id % 3 AS p")
+        merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+        with pytest.raises(DeltaTableException, match="disks of their own"):
+            merge.whenMatchedUpdate(set={"id": "t.id"}).whenNotMatchedInsertAll().execute()
+    assert DeltaTable.forPath(spark, path).history().count() == 2
+    assert sorted(row["id"] for row in DeltaRsTable(path).to_pyarrow_table().to_pylist()) == list(range(150))
+
+
+@pytest.mark.quick
+def test_files_of_tasks_that_failed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Databricks' committer tells them by files of its own, so that Spark's is used in its place, and rows counted."""
+    found = "com.databricks.sql.transaction.directory.DirectoryAtomicCommitProtocol"
+    monkeypatch.setattr("deltamerge.write.data_files.effective_value", lambda *_: found)
+    write_delta(spark.range(3), str(tmp_path / "t"))
+    assert DeltaRsTable(tmp_path / "t").to_pyarrow_table().num_rows == 3
+    monkeypatch.setattr(
+        "deltamerge.write.data_files._data_files", lambda store, folder: [*data_files(store, folder)[:1]] * 2
+    )
+    with pytest.raises(DeltaTableException, match="DELTAMERGE_WRITTEN_FILES_NOT_FOUND"):
+        write_delta(spark.range(3).coalesce(1), str(tmp_path / "t"), mode="append")
