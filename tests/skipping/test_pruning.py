@@ -300,7 +300,7 @@ def test_strings_that_end_with_nul(predicate: Predicate) -> None:
 def test_strings_of_an_hour_that_comes_twice() -> None:
     """Outside ANSI mode IN compares them with the column's strings, which two instants have."""
     twice = In(X, ("2024-11-03 01:30:00",), "string")
-    files = [(f"2024-11-03T0{hour}:30:00.000Z",) * 2 for hour in (5, 6, 7)]
+    files = [(f"2024-11-0{day}T0{hour}:30:00.000Z",) * 2 for day in (3, 5) for hour in (5, 6)]
     assert kept(twice, schema("timestamp"), *files, zone="America/New_York") == [0, 1]
 
 
@@ -367,7 +367,14 @@ VALUES = [None, "1", "10", "x", ...]
     ],
 )
 def test_partition_values(type_name: str, predicate: Predicate, values: list[Any], expected: list[int]) -> None:
-    assert kept_by_value(predicate, type_name, values, "Europe/Berlin") == expected
+    assert kept_by_value(predicate, type_name, values, "+02:00") == expected
+
+
+def test_partition_values_of_a_zone_with_rules() -> None:
+    """Java may know other rules than Python."""
+    equal = Comparison("=", X, datetime(2021, 9, 8, 9, 11, 11, tzinfo=UTC), "timestamp")
+    values = ["2021-09-08 11:11:11", "2021-09-08T09:11:11.000000Z", "2021-09-08 09:11:11", "2021-09-08T09:11:12Z"]
+    assert kept_by_value(equal, "timestamp", values, "Europe/Berlin") == [0, 1, 2]
 
 
 def test_physical_names_under_column_mapping() -> None:

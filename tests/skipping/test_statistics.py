@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping.columns import ColumnType, find_column
-from deltamerge.skipping.literals import span_function
+from deltamerge.skipping.literals import Span, span_function
 from deltamerge.skipping.statistics import CHUNK, FileStatistics, read_statistics
-from deltamerge.skipping.timestamps import parse_date, parse_timestamp
+from deltamerge.skipping.timestamps import instant_micros, parse_date, parse_timestamp
 
 SCHEMA = StructType(
     tuple(
@@ -187,9 +187,30 @@ def test_only_ascii_digits_are_dates() -> None:
     assert parse_timestamp("２０２４-０１-０１") is None
 
 
-def test_a_day_without_a_midnight_has_no_point() -> None:
-    zone = "America/Toronto"
-    span_of = span_function(ColumnType("timestamp"), "date", zone)
+@pytest.mark.parametrize(
+    ("zone", "instant"),
+    [
+        # A day without a midnight begins at another time than Java's local time 00:00 does.
+        ("America/Toronto", datetime(1919, 3, 31, 4, 30, tzinfo=timezone.utc)),
+        # Java has the old rules of Amsterdam; Python has them, or those of Brussels.
+        ("Europe/Amsterdam", datetime(1919, 3, 30, 23, 40, 28, tzinfo=timezone.utc)),
+        ("Europe/Amsterdam", datetime(1919, 3, 31, tzinfo=timezone.utc)),
+    ],
+)
+@pytest.mark.parametrize(("kind", "literal"), [("date", date(1919, 3, 31)), ("string", "1919-03-31 00:00:00")])
+def test_times_of_a_zone_with_rules_are_about_there(zone: str, instant: datetime, kind: str, literal: object) -> None:
+    span_of = span_function(ColumnType("timestamp"), kind, zone)
     assert span_of is not None
-    assert span_of(date(1919, 3, 31)) is None
-    assert span_of(date(1919, 4, 1)) is not None
+    span = span_of(literal)
+    assert span is not None
+    assert not span.exact
+    assert isinstance(span.low, int)
+    assert isinstance(span.high, int)
+    assert span.low < instant_micros(instant) < span.high
+
+
+def test_times_of_an_offset_are_exact() -> None:
+    span_of = span_function(ColumnType("timestamp"), "string", "+01:00")
+    assert span_of is not None
+    micros = instant_micros(datetime(1919, 3, 30, 23, tzinfo=timezone.utc))
+    assert span_of("1919-03-31 00:00:00") == Span(micros, micros, True)

@@ -49,6 +49,14 @@ def test_the_date_is_that_of_the_zone(zone: str, date: str) -> None:
     assert fix_current_time("d >= current_date()", MOMENT, (), zone) == f"d >= {date}"
 
 
+def test_near_midnight_the_date_is_left_to_spark() -> None:
+    """Java may know other rules of a time zone: Mexico gave up summer time in 2022."""
+    about_midnight = MOMENT + 7 * 3_600_000_000
+    date = fix_current_time("current_date()", about_midnight, (), "America/Mexico_City")
+    assert date == "CAST(TIMESTAMP_LTZ'2023-11-15T05:13:20.123456Z' AS DATE)"
+    assert fix_current_time("current_date()", about_midnight, (), "-06:00") == "DATE'2023-11-14'"
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [("<(t.a, current_timestamp())", True), ("Column<'NOW()'>", True), ("=(t.known, s.known)", False)],

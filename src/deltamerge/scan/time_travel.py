@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from pyspark.sql import Column, SparkSession
+from pyspark.sql.types import TimestampType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
@@ -30,7 +31,7 @@ def expression_ms(spark: SparkSession, sql: str) -> int:
 
 
 def _evaluated(spark: SparkSession, value: Column, shown: str) -> int:
-    micros = spark.range(1).select(F.unix_micros(value.try_cast("timestamp"))).collect()[0][0]
+    micros = spark.range(1).select(F.unix_micros(value.try_cast(TimestampType()))).collect()[0][0]
     if micros is None:
         raise DeltaAnalysisException(
             "DELTA_TIMESTAMP_INVALID",

@@ -156,19 +156,19 @@ def _date(literal: ColumnType, zone: tzinfo | None, value: object) -> Span | Non
         days = timestamps.parse_date(value)
         return None if days is None else _point(days)
     if literal.kind == "timestamp_ntz" and _is_local(value):
-        return _about_a_day(value.date())
+        return _about(value.date(), 1)
     if literal.kind == "timestamp" and _is_instant(value) and zone is not None:
         try:
-            return _about_a_day(value.astimezone(zone).date())
+            return _about(value.astimezone(zone).date(), 1 if timestamps.is_fixed(zone) else 3)
         except OverflowError:
             return None
     return None
 
 
-def _about_a_day(day: date) -> Span:
-    # Midnights may fall into a gap of the zone: a day more on either side is always enough.
+def _about(day: date, either_side: int) -> Span:
+    # Midnights may fall into a gap of the zone: a day more on either side is enough where the zone's rules are known.
     days = timestamps.days_of(day)
-    return Span(days - 1, days + 1, False)
+    return Span(days - either_side, days + either_side, False)
 
 
 def _is_local(value: object) -> TypeGuard[datetime]:
@@ -196,15 +196,13 @@ def _timestamp(literal: ColumnType, zone: tzinfo | None, value: object) -> Span 
     if literal.kind == "timestamp":
         return _point(timestamps.instant_micros(value)) if _is_instant(value) else None
     local = _local_of(value, literal)
-    if local is None or zone is None or (literal.kind == "date" and timestamps.is_in_gap(local, zone)):
-        # A day without a midnight begins at another time than Java's local time 00:00 does.
+    if local is None or zone is None:
         return None
     micros = timestamps.zoned_micros(local, zone)
-    other = timestamps.instant_micros(local.replace(tzinfo=zone, fold=1))
-    if literal.kind == "string" and other != micros:
-        # Outside ANSI mode IN compares strings, and the times of an hour that comes twice are spelled alike.
-        return Span(min(micros, other), max(micros, other), False)
-    return _point(micros)
+    if timestamps.is_fixed(zone):
+        return _point(micros)
+    # Enough also for an hour that comes twice, whose times are spelled alike: outside ANSI mode IN compares strings.
+    return Span(micros - timestamps.ZONE_SLACK_MICROS, micros + timestamps.ZONE_SLACK_MICROS, False)
 
 
 def _timestamp_ntz(literal: ColumnType, value: object) -> Span | None:

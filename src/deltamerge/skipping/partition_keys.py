@@ -10,6 +10,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, find_column
 from deltamerge.skipping.keys import Key
 from deltamerge.skipping.partition_values import partition_parser
+from deltamerge.skipping.timestamps import parse_instant
 
 Partition: TypeAlias = "tuple[Key | None, ...]"
 
@@ -37,7 +38,7 @@ def _reader(
     physical = column.physical_path[0]
     ddl = next(field for field in snapshot.schema.fields if field.name == name).metadata.get(CHAR_VARCHAR_TYPE)
     is_char = isinstance(ddl, str) and ddl.lower().startswith("char")
-    parse = partition_parser(column.type, session_time_zone)
+    parse = partition_parser(column.type, session_time_zone, parse_instant)
 
     def read(values: Mapping[str, str | None]) -> Key | None:
         string = values.get(physical)

@@ -84,8 +84,16 @@ def _strings_of(partition_values: pa.Array, name: str) -> tuple[pa.Array, np.nda
     return items.take(pa.array(place, mask=~present)), present
 
 
-def partition_parser(kind: ColumnType | None, session_time_zone: str) -> Callable[[str], Key | None] | None:
-    """Return what makes keys of a column's partition values, or None where a string cannot surely be read."""
+def partition_parser(
+    kind: ColumnType | None,
+    session_time_zone: str,
+    instant: Callable[[str, str], int | None] = timestamps.certain_instant,
+) -> Callable[[str], Key | None] | None:
+    """Return what makes keys of a column's partition values, or None where a string cannot surely be read.
+
+    Args:
+        instant: Reads timestamps, those without an offset in the session's time zone.
+    """
     if kind is None:
         return None
     if kind.kind == "string":
@@ -101,7 +109,7 @@ def partition_parser(kind: ColumnType | None, session_time_zone: str) -> Callabl
     if kind.kind == "date":
         return timestamps.parse_date
     if kind.kind == "timestamp":
-        return lambda string: timestamps.parse_instant(string, session_time_zone)
+        return lambda string: instant(string, session_time_zone)
     return _timestamp_ntz
 
 

@@ -34,6 +34,11 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?"
 _SHORT_ID = re.compile(r"[A-Z]{3}")
 
 
+# Python's rules for a zone may be of another release than Java's, and before 1970 differ by choice: since 2022 the tz
+# database gives Amsterdam the past of Brussels, which Java does not follow. Alaska and Manila were a day apart.
+ZONE_SLACK_MICROS = 26 * 3_600_000_000
+
+
 @lru_cache(maxsize=64)
 def session_zone(name: str) -> tzinfo | None:
     """Return the time zone that ``spark.sql.session.timeZone`` names, or None where it may be another to Spark."""
@@ -52,6 +57,11 @@ def session_zone(name: str) -> tzinfo | None:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
+
+
+def is_fixed(zone: tzinfo) -> bool:
+    """Return whether a zone is an offset from UTC, which Python and Java know alike at all times."""
+    return isinstance(zone, timezone)
 
 
 def days_of(value: date) -> int:
@@ -80,12 +90,6 @@ def zoned_micros(value: datetime, zone: tzinfo) -> int:
     so Spark).
     """
     return instant_micros(value.replace(tzinfo=zone, fold=0))
-
-
-def is_in_gap(value: datetime, zone: tzinfo) -> bool:
-    """Return whether a zone's clocks never showed a local time, since they were put forward over it."""
-    before, after = (value.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
-    return before is not None and after is not None and before < after
 
 
 def in_known_years(string: str) -> tuple[str, int]:
@@ -135,15 +139,31 @@ def parse_timestamp(string: str) -> tuple[datetime, str | None] | None:
     return local, parts["offset"]
 
 
+def certain_instant(string: str, session_time_zone: str) -> int | None:
+    """Return a timestamp as microseconds since the epoch, as Spark surely reads it.
+
+    One without an offset is in the session's time zone: None where that has rules of its own.
+    """
+    zone = session_zone(session_time_zone)
+    return _instant(string, zone if zone is not None and is_fixed(zone) else None)
+
+
 def parse_instant(string: str, session_time_zone: str) -> int | None:
-    """Return a timestamp as microseconds since the epoch; one without an offset is in the session's time zone."""
+    """Return a timestamp as microseconds since the epoch, as Spark reads it if it knows the same of the time zone.
+
+    None for times before 1970 without an offset, where Java and Python know different ones.
+    """
+    found, certain = _instant(string, session_zone(session_time_zone)), certain_instant(string, session_time_zone)
+    return found if found is None or found >= 0 else certain
+
+
+def _instant(string: str, zone: tzinfo | None) -> int | None:
     parsed = parse_timestamp(string)
     if parsed is None:
         return None
     local, offset = parsed
     if offset is not None:
         return local_micros(local) - offset_micros(offset)
-    zone = session_zone(session_time_zone)
     return None if zone is None else zoned_micros(local, zone)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.skipping.timestamps import session_zone
+from deltamerge.skipping.timestamps import is_fixed, session_zone
 from deltamerge.sql.tokens import Kind, tokenize
 
 # Literals, by which files are skipped, too.
@@ -24,6 +24,7 @@ _CALLS = {
 }
 # These need no parentheses, where no column has their name.
 _WORDS = {"CURRENT_TIMESTAMP": _TIMESTAMP, "CURRENT_DATE": _DATE}
+_ABOUT = (timedelta(hours=-1), timedelta(0), timedelta(hours=1))
 _NAMED = re.compile(rf"\b(?:{'|'.join(_CALLS)})\b", re.IGNORECASE)
 
 
@@ -70,5 +71,8 @@ def _literals(microseconds: int, zone: str | None) -> dict[str, str]:
     instant = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=microseconds)
     iso = instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     known = None if zone is None else session_zone(zone)
-    date = f"CAST(TIMESTAMP_LTZ'{iso}' AS DATE)" if known is None else f"DATE'{instant.astimezone(known).date()}'"
+    # Near midnight it is Spark's to say, which may know newer rules of the time zone, or older ones.
+    about = () if known is None else (timedelta(0),) if is_fixed(known) else _ABOUT
+    days = {(instant + each).astimezone(known).date() for each in about}
+    date = f"DATE'{days.pop()}'" if len(days) == 1 else f"CAST(TIMESTAMP_LTZ'{iso}' AS DATE)"
     return {"instant": iso, "date": date, "seconds": str(microseconds // 1_000_000)}
