@@ -20,6 +20,7 @@ from deltamerge.merge.result.commit import rows_changed
 from deltamerge.merge.statement import Frames, MergeStatement
 from deltamerge.scan.changes import changed_rows_frame
 from deltamerge.spark.frame_columns import name_of
+from deltamerge.spark.session import in_session
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import (
     Action,
@@ -295,7 +296,7 @@ def merge_builder(
     if on is None:
         raise ValueError("'condition' in merge cannot be None")
     statement = MergeStatement(
-        source=source,
+        source=in_session(source, table.spark),
         source_name=name_of(source),
         source_sql="<DataFrame>",
         target_name=target_name,

@@ -21,6 +21,7 @@ from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.outcome import Progress
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
+from deltamerge.spark.session import in_session
 from deltamerge.spark.table import Table, counting_requests
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_parser import parse_merge
@@ -143,7 +144,8 @@ def merge_command(
     """Return the command that a parsed MERGE asks for."""
     target = counting_requests(tables.to_change(parsed.target))
     now, begun = time.time_ns() // 1000, begin(target)
-    statement = _statement(parsed, _source(tables, parsed, target, begun, now), columns_to_dedupe_by(dedupe_by))
+    rows = in_session(_source(tables, parsed, target, begun, now), target.spark)
+    statement = _statement(parsed, rows, columns_to_dedupe_by(dedupe_by))
     statement = replace(statement, skip_unchanged=skip_unchanged)
     return MergeIntoCommand(target, statement, timestamp=now, begun=begun)
 

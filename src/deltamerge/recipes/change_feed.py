@@ -123,10 +123,11 @@ def scd2(
         _condition(delete_when),
         names_in("except_columns", except_columns),
     )
+    place = place_of_target(source.sparkSession, target, options)
     follower = _Follower(
-        source=source,
+        source=place.rows(source),
         feed=feed,
-        place=place_of_target(source.sparkSession, target, options),
+        place=place,
         history=HistoryColumns(valid_from, valid_to, is_current),
         tracked=None if tracked is None else names_in("tracked", tracked),
         untracked=(effective_at,) if isinstance(effective_at, str) else (),
@@ -208,10 +209,11 @@ def apply_changes(
         _condition(apply_as_deletes),
         names_in("except_columns", except_columns),
     )
+    place = place_of_target(source.sparkSession, target, options)
     follower = _Follower(
-        source=source,
+        source=place.rows(source),
         feed=feed,
-        place=place_of_target(source.sparkSession, target, options),
+        place=place,
         history=AUTO_CDC if scd_type == 2 else None,
         tracked=None if track_history_columns is None else names_in("track_history_columns", track_history_columns),
         untracked=(),

@@ -17,7 +17,7 @@ from deltamerge.log.features.column_mapping import MODE, NAME, invalid_names
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
 from deltamerge.merge.analysis.analysis_errors import own_error
-from deltamerge.spark.session import empty_frame
+from deltamerge.spark.session import empty_frame, in_session
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import did_you_mean, parse_name
 from deltamerge.storage.credentials import StoreOptions
@@ -50,6 +50,10 @@ class TargetPlace:
         if self.path is None:
             return DeltaTable(open_by_name(self.spark, self.name, self.options))
         return DeltaTable.forPath(self.spark, self.path, self.options)
+
+    def rows(self, source: DataFrame) -> DataFrame:
+        """Return a source's rows in the session of the table."""
+        return in_session(source, self.spark)
 
     def existing(self) -> DeltaTable | None:
         """Open the table; None where its path has none yet."""
@@ -91,10 +95,10 @@ def place_of(spark: SparkSession, target: str, options: StoreOptions | None = No
 
 
 def place_of_target(spark: SparkSession, target: Target, options: StoreOptions | None = None) -> TargetPlace:
-    """Return the place of a target; the options of a table that was opened are those of its place, too."""
+    """Return the place of a target; session and options of a table that was opened are those of its place, too."""
     if isinstance(target, DeltaTable):
         table = target.table
-        return TargetPlace(spark, table.name, table.location, {**table.options, **(options or {})}, target)
+        return TargetPlace(table.spark, table.name, table.location, {**table.options, **(options or {})}, target)
     if isinstance(target, str):
         return place_of(spark, target, options)
     raise TypeError(f"`target` must be a DeltaTable, a path or a table's name, got {type(target).__name__}")

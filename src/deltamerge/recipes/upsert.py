@@ -111,9 +111,9 @@ def upsert(
         DeltaRuntimeException: The data is at fault; the table is unchanged.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
+    place = place_of_target(source.sparkSession, target, options)
+    source, table = place.rows(source), place.open()
     spark = source.sparkSession
-    place = place_of_target(spark, target, options)
-    table = place.open()
     rules = UpsertRules(
         keys=key_names(keys),
         update=update,

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
+from deltamerge.spark.session import first_input_file
 from deltamerge.spark.table import Table
+from deltamerge.storage.stored_file import SCHEME
 
 _PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\. SQLSTATE", re.DOTALL)
 
@@ -37,6 +40,49 @@ def naming_missing_files(table: str) -> Iterator[None]:
             f"earlier version.{spelling}",
             parameters={"path": missing[1], "tableName": table},
         ) from error
+
+
+def refuse_hidden_files(table: Table, files: Iterable[AddFile]) -> None:
+    """Refuse data files that Spark passes over for their names, as HadoopFSUtils.shouldFilterOutPathName says."""
+    for file in files:
+        name = decode_path(file.path).rpartition("/")[2]
+        is_hidden = name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
+        if is_hidden and not name.startswith(("_metadata", "_common_metadata")):
+            raise DeltaTableException(
+                "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
+                f"The data file {file.path} is part of table {table.name} by its log, but Spark reads no file whose "
+                "name begins with '_' or '.', or ends with '._COPYING_', as if it had no rows. Rewrite it under another "
+                "name with the engine that wrote it. Nothing was read.",
+                parameters={"path": file.path, "tableName": table.name},
+            )
+
+
+def refuse_other_spelling(table: Table, frame: DataFrame, files: Iterable[AddFile]) -> None:
+    """Refuse files to which Spark gives another scheme or host than the log's names have here.
+
+    What belongs to a file, such as its partition values or deleted rows, finds the file's rows by its name.
+
+    Args:
+        frame: Rows of these files.
+    """
+    if table.store.is_local:
+        return
+    known = {_file_system(table.store.absolute(""))}
+    known |= {_file_system(path) for path in map(decode_path, (file.path for file in files)) if SCHEME.match(path)}
+    found = first_input_file(frame)
+    if found is not None and _file_system(found) not in known:
+        raise DeltaTableException(
+            "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
+            f"Spark names files of table {table.name} {_file_system(found)}…, where {' or '.join(sorted(known))}… was "
+            "expected, so that it is not known which rows are of which file. Open the table by the name that Spark "
+            "gives it. Nothing was read.",
+            parameters={"path": found, "tableName": table.name},
+        )
+
+
+def _file_system(url: str) -> str:
+    scheme, _, rest = url.partition(":")
+    return f"{scheme}://{rest.lstrip('/').partition('/')[0]}/"
 
 
 def refuse_replaced_files(table: Table, files: Iterable[AddFile]) -> None:

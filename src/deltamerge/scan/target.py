@@ -18,7 +18,12 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.char_padding import length, padded, with_length
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.field_ids import fields_of_files
-from deltamerge.scan.missing_files import naming_missing_files, refuse_replaced_files
+from deltamerge.scan.missing_files import (
+    naming_missing_files,
+    refuse_hidden_files,
+    refuse_other_spelling,
+    refuse_replaced_files,
+)
 from deltamerge.scan.paths import spark_path, spark_spellings
 from deltamerge.scan.undeleted_rows import without_deleted_rows
 from deltamerge.spark import columns as F
@@ -94,6 +99,7 @@ def target_frame(
         )
         return empty_frame(table.spark, empty)
     refuse_replaced_files(table, files)
+    refuse_hidden_files(table, files)
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     frames = [
         _frame_of(table, _FileColumns(schema, partition_columns, mode, found, as_declared), group, extra)
@@ -151,6 +157,7 @@ def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], ext
     frames = [_stored_rows(table, columns, whole, extra)] if whole else []
     if vectors:
         stored = _stored_rows(table, columns, vectors, extra)
+        refuse_other_spelling(table, stored, vectors)
         frames.append(without_deleted_rows(table, stored, extra.file_name, extra.row_index, vectors))
     return reduce(lambda left, right: left.union(right), frames)
 
@@ -226,6 +233,7 @@ def _with_values_by_path(
     table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns
 ) -> DataFrame:
     frame, logical = _read(table, columns, columns.data, files, None), columns.logical()
+    refuse_other_spelling(table, frame, files)
     in_files = (with_length(padded(logical[f.name], f), f) for f in columns.data_fields)
     rows = frame.select(*in_files, *_positions(frame, extra))
     stored = [f"{extra.file_name}v{i}" for i in range(len(columns.partition))]
@@ -257,6 +265,8 @@ def with_values_by_file(
     Args:
         rows: Rows with `ScanColumns.file_name`.
     """
+    values = list(values)
+    refuse_other_spelling(table, rows, (file for file, _ in values))
     return _joined_by_file(rows, file_name, _values_by_file(table, file_name, values, types))
 
 

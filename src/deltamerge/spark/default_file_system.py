@@ -25,9 +25,18 @@ def in_default_file_system(spark: SparkSession, path: str) -> str:
     Delta: DeltaLog.forTable, which qualifies the path by ``fs.defaultFS`` and the working directory there.
     """
     if SCHEME.match(path):
-        return path
+        return _with_host(spark, path)
     base = _base(spark, is_absolute=path.startswith("/"))
     return path if base is None or base.startswith("file:") else base + path
+
+
+def _with_host(spark: SparkSession, url: str) -> str:
+    """Add the host to a URL without one, such as ``hdfs:///t``, over Connect; classic sessions' stores ask the JVM."""
+    scheme, _, rest = url.partition(":")
+    if not rest.startswith("///") or scheme.lower() == "file" or not is_connect(spark):
+        return url
+    base = _base_by_analysis(spark, f"{scheme}:///{_no_file()}")
+    return url if base is None else base + rest[len("//") :]
 
 
 def known_bases(spark: SparkSession) -> dict[str, str]:
@@ -45,13 +54,13 @@ def in_known_bases(settings: Mapping[str, str], path: str) -> str:
 def _base(spark: SparkSession, *, is_absolute: bool) -> str | None:
     """Return what Spark puts before a path; None where it does not say."""
     if is_connect(spark):
-        return _base_by_analysis(spark, is_absolute=is_absolute)
+        return _base_by_analysis(spark, _named(is_absolute=is_absolute))
     try:
         java: Any = spark._jsparkSession
         conf = java.sessionState().newHadoopConf()
         if str(conf.get(_KEY)).startswith("file:"):
             return None
-        name = _no_file(is_absolute=is_absolute)
+        name = _named(is_absolute=is_absolute)
         jvm: Any = spark.sparkContext._jvm
         unqualified = jvm.org.apache.hadoop.fs.Path(name)
         system = unqualified.getFileSystem(conf)
@@ -59,20 +68,24 @@ def _base(spark: SparkSession, *, is_absolute: bool) -> str | None:
     except SPARK_ERRORS as error:
         if not is_refusal(error):
             raise
-        return _base_by_analysis(spark, is_absolute=is_absolute)
+        return _base_by_analysis(spark, _named(is_absolute=is_absolute))
 
 
-def _base_by_analysis(spark: SparkSession, *, is_absolute: bool) -> str | None:
+def _base_by_analysis(spark: SparkSession, path: str) -> str | None:
     """Look for a file that does not exist: the server's Hadoop settings show in the error alone."""
-    name = _no_file(is_absolute=is_absolute)
+    name = path if SCHEME.match(path) is None else path[path.index("///") + 2 :]
     with errors_not_logged():
         try:
-            spark.read.format("text").load(name).schema  # noqa: B018
+            spark.read.format("text").load(path).schema  # noqa: B018
         except PySparkException as error:
             found = (error.getMessageParameters() or {}).get("path", "")
             return found.removesuffix(name) if found.endswith(name) else None
     return None
 
 
-def _no_file(*, is_absolute: bool) -> str:
-    return f"{'/' if is_absolute else ''}deltamerge-{uuid.uuid4().hex}"
+def _named(*, is_absolute: bool) -> str:
+    return f"/{_no_file()}" if is_absolute else _no_file()
+
+
+def _no_file() -> str:
+    return f"deltamerge-{uuid.uuid4().hex}"

@@ -51,6 +51,20 @@ def session_identity(spark: SparkSession) -> str:
     return str(java.sessionUUID())
 
 
+def in_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
+    """Return a frame's rows as those of another classic session: evaluated by its settings.
+
+    Over Connect the frame stays: Spark refuses to join frames of two sessions. Delta: DeltaMergeBuilder.execute, which
+    runs the source's plan in the session of the target. A stream's batches are of a session of their own.
+    """
+    own = frame.sparkSession
+    if is_connect(spark) or is_connect(own) or session_identity(own) == session_identity(spark):
+        return frame
+    jvm: Any = spark.sparkContext._jvm
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
 def runs_in_local_mode(spark: SparkSession) -> bool:
     """Return whether a session's tasks are known to run on this machine."""
     return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
@@ -233,6 +247,15 @@ def physical_plan(frame: DataFrame) -> str:
         return str(connect._explain_string(mode="simple"))
     jvm: Any = frame.sparkSession.sparkContext._jvm
     return str(jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple"))
+
+
+def first_input_file(frame: DataFrame) -> str | None:
+    """Return the URI of a file that a frame reads; None where it reads none."""
+    if is_connect(frame.sparkSession):
+        return next(iter(frame.inputFiles()), None)
+    # All of them at once would be as many calls.
+    files: Any = frame._jdf.inputFiles()
+    return str(files[0]) if len(files) else None
 
 
 def estimated_bytes(frame: DataFrame) -> int:

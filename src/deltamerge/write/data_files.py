@@ -39,7 +39,6 @@ from deltamerge.write.partition_folders import PartitionFolders, folders_in, val
 
 CHANGE_DATA_FOLDER = "_change_data"
 IS_CDC = "__is_cdc"
-PATCHED_FOLDER = "patched"
 ValuesOf: TypeAlias = Callable[[str, Sequence[str]], dict[str, str | None]]
 """Returns the partition values of a file, by its path and the names of the partition columns in the log."""
 
@@ -341,13 +340,8 @@ def as_stored(value: Column, field: StructField, partition_columns: Collection[s
 
 
 def _data_files(store: Store, folder: str) -> list[StoredFile]:
-    """Return what Spark has written; of patched files only their tasks know which attempt counts."""
-    patched = f"{folder}/{PATCHED_FOLDER}/"
-    return [
-        file
-        for file in store.list(folder)
-        if file.path.endswith(".parquet") and "/_temporary/" not in file.path and not file.path.startswith(patched)
-    ]
+    """Return what Spark has written."""
+    return [file for file in store.list(folder) if file.path.endswith(".parquet") and "/_temporary/" not in file.path]
 
 
 def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:

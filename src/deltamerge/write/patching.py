@@ -21,8 +21,10 @@ from deltamerge.workers.files import Files
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_blocks import block_columns
 from deltamerge.workers.vector_blocks import blocks_of
-from deltamerge.write.data_files import PATCHED_FOLDER, WriteTarget, WrittenFiles, files_of_tasks
+from deltamerge.write.data_files import WriteTarget, WrittenFiles, files_of_tasks
 from deltamerge.write.layout import partition_folders
+
+_FOLDER = "patched"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,6 @@ def patch_files(
 
 
 def _new_paths(patches: Sequence[Patch], target: WriteTarget) -> list[str]:
-    columns, root = target.physical_partition_columns, f"{target.folder}/{PATCHED_FOLDER}"
+    columns, root = target.physical_partition_columns, f"{target.folder}/{_FOLDER}"
     folders = (partition_folders(columns, patch.file.partition_values) for patch in patches)
     return [f"{root}/{folder}kept-{number:05d}.parquet" for number, folder in enumerate(folders)]

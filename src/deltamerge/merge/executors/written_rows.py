@@ -21,6 +21,8 @@ from deltamerge.write.data_files import (
     write_rows_with_changes,
 )
 
+_FOLDER = "rows"
+
 
 def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
     """Select the output columns under the table's names, and hidden ones."""
@@ -89,7 +91,10 @@ def write_changed_rows(
 
 def write_output(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> Job:
     """Write rows of the table, with its change data where the merge writes it; `collect_output` finds the files."""
-    target, has_changes = replace(execution.write_target, hidden_columns=hidden), execution.writes_change_data
+    own = execution.write_target
+    # A folder of Spark's own: a committer may empty it, such as S3A's with the conflict mode replace.
+    target = replace(own, folder=f"{own.folder}/{_FOLDER}", hidden_columns=hidden)
+    has_changes = execution.writes_change_data
     guarded = guarded_rows(execution, frame, has_changes=has_changes)
     if has_changes:
         return write_rows_with_changes(guarded, execution.merge.names.change_type, target)
