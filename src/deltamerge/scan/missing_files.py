@@ -51,8 +51,8 @@ def refuse_hidden_files(table: Table, files: Iterable[AddFile]) -> None:
             raise DeltaTableException(
                 "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
                 f"The data file {file.path} is part of table {table.name} by its log, but Spark reads no file whose "
-                "name begins with '_' or '.', or ends with '._COPYING_', as if it had no rows. Rewrite it under another "
-                "name with the engine that wrote it. Nothing was read.",
+                "name begins with '_' or '.', or ends with '._COPYING_', as if it had no rows. Rewrite it under "
+                "another name with the engine that wrote it. Nothing was read.",
                 parameters={"path": file.path, "tableName": table.name},
             )
 
