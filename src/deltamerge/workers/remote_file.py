@@ -81,6 +81,8 @@ class RemoteFile:
                 pieces.append(self._ranges.read(at, end if place < 0 else min(place, end)))
             else:
                 pieces.append(pa.py_buffer(part).slice(place, min(len(part) - place, end - at)))
+            if not len(pieces[-1]):
+                raise ValueError(f"it ends at or before byte {at}, not at {self.size}: it was cut off meanwhile")
             at += len(pieces[-1])
         # One piece is not copied.
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
