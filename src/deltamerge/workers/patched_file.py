@@ -17,6 +17,8 @@ from deltamerge.workers.table_writer import TableWriter
 
 Changed: TypeAlias = Collection[str] | None
 """The columns of a row group that change; None where rows leave it, so that all of them do."""
+# PyArrow makes several row groups of more.
+_MOST_ROWS = 64 << 20
 
 
 def patched_file(
@@ -35,7 +37,10 @@ def patched_file(
         options: Arguments of ``ParquetWriter`` for what is encoded.
         changed: What changes in each row group.
     """
-    alike = _columns_alike(source.file, schema) if is_of_known_writer(source.file.metadata.created_by) else {}
+    before = source.file.metadata
+    rows = [before.row_group(number).num_rows for number in range(before.num_row_groups)]
+    is_known = is_of_known_writer(before.created_by) and max(rows, default=0) <= _MOST_ROWS
+    alike = _columns_alike(source.file, schema) if is_known else {}
     if any(alike.keys() - columns for columns in changed if columns is not None):
         return PatchedFile(files, target, source, schema, options, metadata, changed, alike)
     return EncodedFile(files, target, schema, options, metadata)
@@ -80,7 +85,7 @@ class PatchedFile:
         self._changed = changed
         self._nan = NanColumns(schema)
         self._before = Footer(source.reader, source.size)
-        self._alike = alike if self._before.has_column_orders else {}
+        self._alike = alike if self._before.has_plain_chunks else {}
         self._output = Output(files, target)
         self._chunks = ChunkFile(self._output.stream, footer_of(_form(schema, options, metadata)))
 
@@ -125,9 +130,14 @@ class PatchedFile:
         if not rows.num_columns:
             return {}
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **self._options) as writer:
+        form = pa.schema([self._schema.field(name) for name in rows.column_names])
+        if not rows.schema.equals(form):
+            raise ValueError(f"rows have the columns {_printed(rows.schema)}, not {_printed(form)} as their file")
+        with pq.ParquetWriter(sink, form, write_page_checksum=True, **self._options) as writer:
             writer.write_table(rows, row_group_size=rows.num_rows)
         footer = footer_of(sink.getvalue())
+        if footer.rows != [rows.num_rows]:
+            raise ValueError(f"{rows.num_rows} rows became row groups of {footer.rows}")
         return {
             name: [footer.chunk(0, leaf) for leaf in leaves] for name, leaves in _leaves_by_column(rows.schema).items()
         }
@@ -141,6 +151,10 @@ class PatchedFile:
                 self.footer = self._chunks.end(self._nan.as_metadata())
                 self.size = self._output.stream.tell()
                 self._output.keep()
+
+
+def _printed(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
 def _form(schema: pa.Schema, options: Mapping[str, Any], metadata: Mapping[bytes, bytes]) -> pa.Buffer:
