@@ -203,6 +203,26 @@ def test_columns_that_the_file_lacks_are_null() -> None:
     assert found["nullCount"] == {"x": 0, "new": 2}
 
 
+def test_columns_that_only_field_ids_lead_to() -> None:
+    """They are there under other names: nothing is known of them rather than that they are NULL."""
+
+    def stored(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode()})
+
+    def mapped(name: str, kind: Any, number: int) -> StructField:
+        return StructField(name, data_type(kind), True, {"delta.columnMapping.id": number})
+
+    inner = pa.struct([stored("was", pa.int64(), 3)])
+    columns = pa.schema([stored("old", pa.int64(), 1), stored("s", inner, 2)])
+    table = pa.table({"old": [7, 8], "s": [{"was": 1}, {"was": 2}]}, schema=columns)
+    in_struct = StructType((mapped("a", "long", 3), mapped("b", "long", 4)))
+    schema = StructType((mapped("x", "long", 1), mapped("s", in_struct, 2), mapped("y", "long", 5)))
+    found = collect(table, schema)
+    assert (found["minValues"], found["nullCount"]) == ({}, {"s": {"b": 2}, "y": 2})
+    # In a file without ids names count.
+    assert collect(pa.table({"old": [7]}), schema)["nullCount"] == {"x": 1, "s": {"a": 1, "b": 1}, "y": 1}
+
+
 def test_structs_arrays_and_maps() -> None:
     schema = fields(
         s=fields(a="long", t=fields(b="string")),

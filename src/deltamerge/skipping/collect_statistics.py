@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.log.features.column_mapping import COLUMN_ID
 from deltamerge.log.schema import PrimitiveType, StructField, StructType, lower_case
 from deltamerge.skipping.columns import COLLATIONS, column_type, put
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
@@ -27,6 +28,7 @@ from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.staged_rows import is_of_other_calendar
+from deltamerge.workers.table_columns import FIELD_ID
 
 ASCII_MAX_CHARACTER = "\x7f"
 UTF8_MAX_CHARACTER = "\U0010ffff"
@@ -53,11 +55,12 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Place:
-    """A field of the file: its path there, its leaves, and the definition level at which it is not NULL."""
+    """A field of the file: its path there, its leaves, the definition level at which it is not NULL, and its id."""
 
     path: tuple[str, ...]
     leaves: tuple[int, ...]
     level: int
+    id: bytes | None = None
 
 
 _ABSENT = _Place((), (), 0)
@@ -79,6 +82,7 @@ def parquet_statistics(
     places = _places(footer)
     has_nan = nan_columns(footer.metadata)
     by_lower = _unique_by_lower(places)
+    ids = {place.id for place in places.values() if place.id is not None}
     if not places and footer.num_columns:
         return _to_json({"numRecords": footer.num_rows})
     trees: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -88,7 +92,8 @@ def parquet_statistics(
         place = places.get(column.path)
         if place is None:
             place = by_lower.get(lower_case(column.path), _ABSENT)
-        if place is None:
+        if place is None or (place is _ABSENT and _id(column.field) in ids):
+            # The file has several of the name, or the column under another one.
             continue
         found = _column(footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls)
         for tree, value in zip(trees.values(), found, strict=True):
@@ -305,11 +310,16 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
         else:
             index += 1
         if named:
-            found[path] = _Place(path, tuple(range(first, index)), level)
+            found[path] = _Place(path, tuple(range(first, index)), level, (field.metadata or {}).get(FIELD_ID))
 
     for field in footer.schema.to_arrow_schema():
         walk(field, (field.name,), 0, True)
     return found if index == footer.num_columns else {}
+
+
+def _id(field: StructField) -> bytes | None:
+    number = field.metadata.get(COLUMN_ID)
+    return None if number is None else str(number).encode()
 
 
 def _unique_by_lower(places: Mapping[tuple[str, ...], _Place]) -> dict[tuple[str, ...], _Place | None]:
