@@ -19,6 +19,7 @@ from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField
 from deltamerge.skipping.collect_statistics import parquet_statistics, truncate_max_string
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.table_writer import TableWriter
 
 NAN = float("nan")
@@ -175,7 +176,8 @@ def test_files_that_tell_of_nan_have_maxima(
             writer.write(pa.table({"x": group, "s": nested}, schema=schema))
     delta = fields(x=kind, s=fields(y=fields(z=kind)))
     indexed = IndexedColumns.of(delta, (), {})
-    found = json.loads(parquet_statistics(pq.read_metadata(path), delta, indexed))
+    footer = pq.read_metadata(path)
+    found = json.loads(parquet_statistics(footer, delta, indexed, has_nan=nan_columns(footer.metadata)))
     for name, expected in (("minValues", low), ("maxValues", high)):
         assert found[name] == ({} if expected is None else {"x": expected, "s": {"y": {"z": expected}}})
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,7 +27,6 @@ from deltamerge.skipping.columns import COLLATIONS, column_type, put
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
-from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import FIELD_ID
 
@@ -39,6 +39,7 @@ _PARQUET_MR = re.compile(r"parquet-mr version 1\.(\d+)\.")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # Counts the NULLs of a column by its path in the file and its leaves there.
 NullCounter: TypeAlias = Callable[[tuple[str, ...], tuple[int, ...]], "int | None"]
+NOTHING_KNOWN: Mapping[tuple[str, ...], bool] = MappingProxyType({})
 _OF_CALENDAR = frozenset({"date", "timestamp", "timestamp_ntz"})
 _UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_000_000}
 
@@ -71,16 +72,17 @@ def parquet_statistics(
     schema: StructType,
     indexed: IndexedColumns,
     count_nulls: NullCounter | None = None,
+    has_nan: Mapping[tuple[str, ...], bool] = NOTHING_KNOWN,
 ) -> str:
     """Return the statistics of a file, the ``stats`` JSON of an AddFile.
 
-    Floating-point maxima are left out unless the file records NaN or its writer is known to let NaN into them:
-    Spark's NaN is greater than everything, and a maximum without it would make readers skip its rows. The physical
-    names of `schema`, the table's, are looked for in the file. `count_nulls` counts in the file how often an array
+    Floating-point maxima are left out unless `has_nan` tells whether the column, by its path in the file, has NaN, or
+    the file's writer is known to let NaN into them: Spark's NaN is greater than everything, and a maximum without it
+    would make readers skip its rows. The physical names of `schema`, the table's, are looked for in the file.
+    `count_nulls` counts in the file how often an array
     or a map is NULL, where the footer does not have it; None, as a result too, leaves the count out.
     """
     places = _places(footer)
-    has_nan = nan_columns(footer.metadata)
     by_lower = _unique_by_lower(places)
     ids = {place.id for place in places.values() if place.id is not None}
     if not places and footer.num_columns:
