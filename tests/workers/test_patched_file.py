@@ -194,6 +194,23 @@ def test_known_writers(created_by: str | None, is_known: bool) -> None:
     assert is_of_known_writer(created_by) is is_known
 
 
+def test_columns_whose_values_were_not_all_counted(tmp_path: Path) -> None:
+    """Their counts would be those of a file that another version has written."""
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    kind = pa.list_(pa.struct([("a", pa.int64())]))
+    rows = pa.table({"id": [1, 2], "s": pa.array([None, []], kind), "x": [[1], None], "t": [[{"a": "b"}], None]})
+    pq.write_table(rows, source, store_schema=False)
+    own = pq.read_metadata(source).created_by.encode()
+    source.write_bytes(source.read_bytes().replace(own, b"parquet-cpp-arrow version 25.0.1".ljust(len(own))))
+    with (
+        LOCAL_FILES.whole_parquet(str(source)) as whole,
+        opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole, [["id"]]) as writer,
+    ):
+        assert writer.columns(0) == ["id", "s"]
+        writer.write_group(0, pa.table({"id": [3, 4], "s": rows.column("s")}))
+    assert pq.read_table(target).to_pylist() == [{**row, "id": row["id"] + 2} for row in rows.to_pylist()]
+
+
 def test_names_with_dots_and_of_parts(tmp_path: Path) -> None:
     """A column may have the name of another one's field."""
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"

@@ -27,6 +27,7 @@ from deltamerge.skipping.columns import COLLATIONS, column_type, put
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
+from deltamerge.workers.null_counts import uncounted_leaves
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import FIELD_ID
 
@@ -56,15 +57,22 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Place:
-    """A field of the file: its path there, its leaves, the definition level at which it is not NULL, and its id."""
+    """A field of the file.
+
+    Args:
+        path: Its path there.
+        counted: Those of its leaves whose missing values the footer counts.
+        level: The definition level at which it is not NULL.
+    """
 
     path: tuple[str, ...]
     leaves: tuple[int, ...]
+    counted: tuple[int, ...]
     level: int
     id: bytes | None = None
 
 
-_ABSENT = _Place((), (), 0)
+_ABSENT = _Place((), (), (), 0)
 
 
 def parquet_statistics(
@@ -130,12 +138,13 @@ def _column(
 
 def _nulls_of_many(footer: pq.FileMetaData, place: _Place, count_nulls: NullCounter | None) -> int | None:
     """Count the NULLs of a list, a map or a variant, whose leaves count missing parts as well."""
-    for index in place.leaves:
+    for index in place.counted:
         nulls = _leaf(footer, index).null_count
         # A leaf that must be in every value, as a variant's metadata, misses only with the whole value.
         if nulls == 0 or footer.schema.column(index).max_definition_level == place.level:
             return nulls
-    return None if count_nulls is None else count_nulls(place.path, place.leaves)
+    # Where the footer counts none, to read all of them would cost more than the count is worth.
+    return None if count_nulls is None or not place.counted else count_nulls(place.path, place.counted)
 
 
 def _bounds(
@@ -297,7 +306,8 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
     Paths come from the schema's tree: the footer's dotted paths are ambiguous where names hold dots.
     """
     found: dict[tuple[str, ...], _Place] = {}
-    index = 0
+    index, schema = 0, footer.schema.to_arrow_schema()
+    uncounted = uncounted_leaves(footer.created_by, schema)
 
     def walk(field: pa.Field, path: tuple[str, ...], level: int, named: bool) -> None:
         nonlocal index
@@ -312,9 +322,11 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
         else:
             index += 1
         if named:
-            found[path] = _Place(path, tuple(range(first, index)), level, (field.metadata or {}).get(FIELD_ID))
+            leaves = range(first, index)
+            counted = tuple(leaf for leaf in leaves if leaf not in uncounted)
+            found[path] = _Place(path, tuple(leaves), counted, level, (field.metadata or {}).get(FIELD_ID))
 
-    for field in footer.schema.to_arrow_schema():
+    for field in schema:
         walk(field, (field.name,), 0, True)
     return found if index == footer.num_columns else {}
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files, Output, WholeParquet
 from deltamerge.workers.nan_columns import NanColumns
+from deltamerge.workers.null_counts import uncounted_leaves
 from deltamerge.workers.parquet_footer import Chunk, ChunkFile, Footer, footer_of, is_of_known_writer
 from deltamerge.workers.table_columns import leaves_of, plain_schema
 from deltamerge.workers.table_writer import TableWriter
@@ -179,12 +180,15 @@ def _leaves_by_column(schema: pa.Schema) -> dict[str, range]:
 def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:
     """Return the columns that a file has just as one with another schema has them, and their leaves in the file."""
     before = plain_schema(file.schema_arrow)
-    leaves = _leaves_by_column(before)
+    leaves, uncounted = _leaves_by_column(before), uncounted_leaves(file.metadata.created_by, before)
     if sum(map(len, leaves.values())) != len(file.schema):
         # Of a type whose leaves PyArrow hides.
         return {}
     return {
         field.name: leaves[field.name]
         for field in schema
-        if field.name in leaves and before.field(field.name).equals(field)
+        if field.name in leaves
+        and before.field(field.name).equals(field)
+        # The new file would be taken for one whose writer counts all missing values.
+        and uncounted.isdisjoint(leaves[field.name])
     }
