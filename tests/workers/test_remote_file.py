@@ -78,6 +78,12 @@ def test_columns(names: list[str], source: Source, table: pa.Table) -> None:
     assert all(before[1] <= after[0] for before, after in pairwise(ends))
 
 
+def test_size_of_the_footer(source: Source) -> None:
+    file = opened(source)
+    assert file.footer_bytes == file.metadata.serialized_size
+    assert not source.requests
+
+
 def test_row_groups(source: Source, table: pa.Table) -> None:
     file = opened(source)
     of_group = file.parquet(column_ranges(file.metadata, ["a"], [1]))
