@@ -87,8 +87,8 @@ def parquet_statistics(
     Floating-point maxima are left out unless `has_nan` tells whether the column, by its path in the file, has NaN, or
     the file's writer is known to let NaN into them: Spark's NaN is greater than everything, and a maximum without it
     would make readers skip its rows. The physical names of `schema`, the table's, are looked for in the file.
-    `count_nulls` counts in the file how often an array
-    or a map is NULL, where the footer does not have it; None, as a result too, leaves the count out.
+    `count_nulls` counts in the file how often an array or a map is NULL, where the footer does not have it; None, as a
+    result too, leaves the count out.
     """
     places = _places(footer)
     by_lower = _unique_by_lower(places)
@@ -103,7 +103,7 @@ def parquet_statistics(
         if place is None:
             place = by_lower.get(lower_case(column.path), _ABSENT)
         if place is None or (place is _ABSENT and _id(column.field) in ids):
-            # The file has several of the name, or the column under another one.
+            # The file has several columns of the name, or the column under another one.
             continue
         found = _column(footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls)
         for tree, value in zip(trees.values(), found, strict=True):
