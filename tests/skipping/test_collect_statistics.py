@@ -19,6 +19,7 @@ from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField
 from deltamerge.skipping.collect_statistics import parquet_statistics, truncate_max_string
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.table_writer import TableWriter
 
 NAN = float("nan")
@@ -175,7 +176,8 @@ def test_files_that_tell_of_nan_have_maxima(
             writer.write(pa.table({"x": group, "s": nested}, schema=schema))
     delta = fields(x=kind, s=fields(y=fields(z=kind)))
     indexed = IndexedColumns.of(delta, (), {})
-    found = json.loads(parquet_statistics(pq.read_metadata(path), delta, indexed))
+    footer = pq.read_metadata(path)
+    found = json.loads(parquet_statistics(footer, delta, indexed, has_nan=nan_columns(footer.metadata)))
     for name, expected in (("minValues", low), ("maxValues", high)):
         assert found[name] == ({} if expected is None else {"x": expected, "s": {"y": {"z": expected}}})
 
@@ -201,6 +203,26 @@ def test_files_without_statistics() -> None:
 def test_columns_that_the_file_lacks_are_null() -> None:
     found = collect(pa.table({"x": [1, 2]}), fields(x="long", new="long"))
     assert found["nullCount"] == {"x": 0, "new": 2}
+
+
+def test_columns_that_only_field_ids_lead_to() -> None:
+    """They are there under other names: nothing is known of them rather than that they are NULL."""
+
+    def stored(name: str, kind: pa.DataType, number: int) -> pa.Field:
+        return pa.field(name, kind, metadata={b"PARQUET:field_id": str(number).encode()})
+
+    def mapped(name: str, kind: Any, number: int) -> StructField:
+        return StructField(name, data_type(kind), True, {"delta.columnMapping.id": number})
+
+    inner = pa.struct([stored("was", pa.int64(), 3)])
+    columns = pa.schema([stored("old", pa.int64(), 1), stored("s", inner, 2)])
+    table = pa.table({"old": [7, 8], "s": [{"was": 1}, {"was": 2}]}, schema=columns)
+    in_struct = StructType((mapped("a", "long", 3), mapped("b", "long", 4)))
+    schema = StructType((mapped("x", "long", 1), mapped("s", in_struct, 2), mapped("y", "long", 5)))
+    found = collect(table, schema)
+    assert (found["minValues"], found["nullCount"]) == ({}, {"s": {"b": 2}, "y": 2})
+    # In a file without ids names count.
+    assert collect(pa.table({"old": [7]}), schema)["nullCount"] == {"x": 1, "s": {"a": 1, "b": 1}, "y": 1}
 
 
 def test_structs_arrays_and_maps() -> None:

@@ -125,6 +125,17 @@ def test_rows_keep_their_ids(tmp_path: Path) -> None:
     assert pq.read_table(third).to_pydict() == {"n": [2, 3], "_id": [501, 103], "_version": [9, 9]}
 
 
+def test_hidden_columns_that_were_never_null(tmp_path: Path) -> None:
+    """Writers that require values in them: the new file's may be NULL, as those of all other files."""
+    old, new = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
+    fields = [pa.field("n", pa.int64()), pa.field("_id", pa.int64(), nullable=False), pa.field("_version", pa.int64())]
+    rows = pa.table({"n": [0, 1, 2, 3], "_id": [5, 6, 7, 8], "_version": [3] * 4}, schema=pa.schema(fields))
+    pq.write_table(rows, old, row_group_size=2)
+    done = patch_file(LOCAL_FILES, old, new, blocks([3]), FileForm(pa.schema([]), hidden=HIDDEN), Origin(100, 7))
+    assert done.rows == 3
+    assert pq.read_table(new).to_pydict() == {"n": [0, 1, 2], "_id": [5, 6, 7], "_version": [3] * 3}
+
+
 def test_nested_columns_get_the_fields_that_their_table_has(tmp_path: Path) -> None:
     """New and wider fields are in the file, with the other columns' codecs and without Spark's old schema."""
     narrow = pa.struct([("x", pa.int32()), ("l", pa.list_(pa.field("element", pa.struct([("f", pa.float32())]))))])

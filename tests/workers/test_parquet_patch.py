@@ -205,6 +205,18 @@ def test_what_goes_through_spark_instead(tmp_path: Path) -> None:
     assert reason_not_to_patch(pq.ParquetFile(path)) == "column at is INT96"
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.list_(pa.struct([("d", pa.date32())])), pa.timestamp("us")])
+def test_days_of_another_calendar_go_through_spark(tmp_path: Path, kind: pa.DataType) -> None:
+    """A wider type has them in today's calendar, which readers do not know of a file with this metadata."""
+    path, old = tmp_path / "t.parquet", {"org.apache.spark.version": "2.4.8"}
+    rows = pa.table({"id": [1], "d": pa.nulls(1, kind)})
+    pq.write_table(rows.replace_schema_metadata(old), path)
+    reason = "its dates and times are those of Spark 2"
+    assert reason_not_to_patch(pq.ParquetFile(path)) == reason
+    pq.write_table(rows.select(["id"]).replace_schema_metadata(old), path)
+    assert reason_not_to_patch(pq.ParquetFile(path)) is None
+
+
 def test_columns_of_distinct_values_get_no_dictionary(tmp_path: Path) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     numbers = np.random.default_rng(1).permutation(60_000)

@@ -17,10 +17,10 @@ import pytest
 
 from deltamerge.workers.files import LOCAL_FILES, WholeParquet
 from deltamerge.workers.nan_columns import nan_columns
-from deltamerge.workers.parquet_footer import Footer, is_of_known_writer
+from deltamerge.workers.parquet_footer import MAGIC, Footer, footer_of, is_of_known_writer
 from deltamerge.workers.parquet_patch import opened_writer, own_metadata
 from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile
-from deltamerge.workers.thrift_compact import read_struct
+from deltamerge.workers.thrift_compact import BINARY, STRUCT, Struct, read_struct, write_struct
 
 from .test_parquet_patch import ROWS, write
 
@@ -182,6 +182,9 @@ def test_writers_whose_files_readers_treat_in_their_own_way(tmp_path: Path, crea
         ("parquet-cpp version 1.5.1", False),
         ("delta-rs version py-1.6.6", True),
         ("parquet-mr compatible Photon version 0.2 (build 16.4)", True),
+        ("parquet-rs version 5.1.0", False),
+        ("parquet-rs version 0.17.0", False),
+        ("parquet-rs version 56.2.0", True),
         ("impala version 4.0", False),
         ("", False),
         (None, False),
@@ -189,6 +192,23 @@ def test_writers_whose_files_readers_treat_in_their_own_way(tmp_path: Path, crea
 )
 def test_known_writers(created_by: str | None, is_known: bool) -> None:
     assert is_of_known_writer(created_by) is is_known
+
+
+def test_columns_whose_values_were_not_all_counted(tmp_path: Path) -> None:
+    """Their counts would be those of a file that another version has written."""
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    kind = pa.list_(pa.struct([("a", pa.int64())]))
+    rows = pa.table({"id": [1, 2], "s": pa.array([None, []], kind), "x": [[1], None], "t": [[{"a": "b"}], None]})
+    pq.write_table(rows, source, store_schema=False)
+    own = pq.read_metadata(source).created_by.encode()
+    source.write_bytes(source.read_bytes().replace(own, b"parquet-cpp-arrow version 25.0.1".ljust(len(own))))
+    with (
+        LOCAL_FILES.whole_parquet(str(source)) as whole,
+        opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole, [["id"]]) as writer,
+    ):
+        assert writer.columns(0) == ["id", "s"]
+        writer.write_group(0, pa.table({"id": [3, 4], "s": rows.column("s")}))
+    assert pq.read_table(target).to_pylist() == [{**row, "id": row["id"] + 2} for row in rows.to_pylist()]
 
 
 def test_names_with_dots_and_of_parts(tmp_path: Path) -> None:
@@ -253,3 +273,118 @@ def test_what_is_requested_of_a_large_remote_file(tmp_path: Path) -> None:
             writer.write_group(group, whole.file.read_row_group(group, writer.columns(group)))
     assert len(alone) == 2
     assert pq.read_table(tmp_path / "new").equals(rows)
+
+
+def patched(source: Path, target: Path, rows: pa.Table, schema: pa.Schema | None = None) -> EncodedFile | PatchedFile:
+    """Writes a file of one row group again, some columns of which change; gives what has written it."""
+    with (
+        LOCAL_FILES.whole_parquet(str(source)) as whole,
+        opened_writer(
+            LOCAL_FILES, str(target), schema or whole.file.schema_arrow, whole, [rows.column_names]
+        ) as writer,
+    ):
+        own = whole.file.read()
+        for name in set(writer.columns(0)).difference(rows.column_names):
+            rows = rows.append_column(name, own.column(name))
+        writer.write_group(0, rows)
+    return writer
+
+
+def limit_row_groups(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Makes PyArrow cut row groups as it does above 64 Mi rows."""
+    write_table = pq.ParquetWriter.write_table
+
+    def limited(writer: pq.ParquetWriter, table: pa.Table, row_group_size: int) -> None:
+        write_table(writer, table, row_group_size=min(row_group_size, most))
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", limited)
+
+
+def test_more_rows_than_a_row_group_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    pq.write_table(pa.table({"id": range(300), "v": range(300)}), source)
+    changed = pa.table({"id": range(300, 600)})
+    limit_row_groups(monkeypatch, 200)
+    with pytest.raises(ValueError, match=r"300 rows became row groups of \[200, 100\]"):
+        patched(source, target, changed)
+    assert list(tmp_path.iterdir()) == [source]
+    monkeypatch.setattr("deltamerge.workers.patched_file._MOST_ROWS", 200)
+    assert isinstance(patched(source, target, changed), EncodedFile)
+    assert pq.read_table(target).to_pydict() == {"id": [*range(300, 600)], "v": [*range(300)]}
+
+
+def test_rows_of_another_schema_than_the_file(tmp_path: Path) -> None:
+    """The levels of values depend on whether they may be NULL, so that readers would take them for others."""
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
+    pq.write_table(pa.table({"id": [1], "v": [2]}, schema=schema), source)
+    with pytest.raises(ValueError, match="columns id: int64, not id: int64 not null"):
+        patched(source, target, pa.table({"id": [3]}))
+
+
+def with_footer(path: Path, change: Callable[[Struct], Struct]) -> None:
+    content = path.read_bytes()
+    length = int.from_bytes(content[-8:-4], "little")
+    footer = write_struct(change(read_struct(content[-8 - length : -8])))
+    path.write_bytes(content[: -8 - length] + footer + len(footer).to_bytes(4, "little") + MAGIC)
+
+
+def with_column_field(number: int, field: tuple[int, Any]) -> Callable[[Struct], Struct]:
+    def change(footer: Struct) -> Struct:
+        footer[4][1][1][0][1][1][1][1] |= {number: field}
+        return footer
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_column_field(8, (STRUCT, {1: (STRUCT, {})})),
+        with_column_field(9, (BINARY, b"x")),
+        with_column_field(99, (BINARY, b"x")),
+        lambda footer: {**footer, 9: (BINARY, b"x")},
+        lambda footer: {**footer, 8: (STRUCT, {1: (STRUCT, {})})},
+    ],
+)
+def test_encrypted_columns_are_not_copied(tmp_path: Path, change: Callable[[Struct], Struct]) -> None:
+    """Nor those of which the footer has more than is known: it might be needed to read them."""
+    source = tmp_path / "old.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "v": ["a", "b"]}), source)
+    content = pa.py_buffer(source.read_bytes())
+    assert footer_of(content).has_plain_chunks
+    with_footer(source, change)
+    content = pa.py_buffer(source.read_bytes())
+    assert not footer_of(content).has_plain_chunks
+
+
+def test_columns_of_which_a_footer_has_more(tmp_path: Path) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "v": ["a", "b"]}), source)
+    with_footer(source, with_column_field(99, (BINARY, b"x")))
+    with (
+        LOCAL_FILES.whole_parquet(str(source)) as whole,
+        opened_writer(LOCAL_FILES, str(target), whole.file.schema_arrow, whole, [["id"]]) as writer,
+    ):
+        assert writer.columns(0) == ["id", "v"]
+
+
+def test_row_groups_that_were_written_leave_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of them only their page indexes are needed at the end."""
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, 100_000)
+    rows = pa.table({"id": numbers, "v": numbers % 3})
+    pq.write_table(rows, source, row_group_size=10_000, write_page_index=True, compression="none")
+    monkeypatch.setattr("deltamerge.workers.parquet_footer._WRITTEN_BYTES", 0)
+    pool, kept = pa.default_memory_pool(), list[int]()
+    with (
+        LOCAL_FILES.whole_parquet(str(source)) as whole,
+        opened_writer(LOCAL_FILES, str(target), rows.schema, whole, [["id"]] * 10) as writer,
+    ):
+        for group in range(10):
+            ids = pa.table({"id": numbers[group * 10_000 : (group + 1) * 10_000]})
+            before = pool.bytes_allocated()
+            writer.write_group(group, ids)
+            kept.append(pool.bytes_allocated() - before)
+    assert sum(kept) < numbers.nbytes // 10
+    assert pq.read_table(target).equals(rows)

@@ -33,6 +33,9 @@ class Source:
         self.requests.append((first, end))
         return self._content[first:end]
 
+    def cut(self, length: int) -> None:
+        self._content = self._content[:length]
+
 
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
@@ -75,6 +78,12 @@ def test_columns(names: list[str], source: Source, table: pa.Table) -> None:
     assert all(before[1] <= after[0] for before, after in pairwise(ends))
 
 
+def test_size_of_the_footer(source: Source) -> None:
+    file = opened(source)
+    assert file.footer_bytes == file.metadata.serialized_size
+    assert not source.requests
+
+
 def test_row_groups(source: Source, table: pa.Table) -> None:
     file = opened(source)
     of_group = file.parquet(column_ranges(file.metadata, ["a"], [1]))
@@ -104,6 +113,14 @@ def test_what_is_kept_is_requested_once(source: Source, table: pa.Table) -> None
     requested = len(source.requests)
     assert file.parquet(column_ranges(file.metadata, ["wide"], [0])).read_row_group(0, ["wide"]).num_rows == 20_000
     assert len(source.requests) > requested
+
+
+def test_a_file_that_was_cut_off(source: Source) -> None:
+    """The store returns less than was asked for: an error, not another request for ever."""
+    file = opened(source)
+    source.cut(size(source) // 2)
+    with pytest.raises(ValueError, match=f"ends at or before byte .*, not at {size(source)}: it was cut off"):
+        file.parquet([(0, file.size)]).read()
 
 
 def test_ranges_of_obstore_are_of_one_version() -> None:

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRsTable
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DoubleType, StructField, StructType
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.log.schema import parse_schema
+from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.storage.store import open_store
+from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.table_writer import TableWriter
+from deltamerge.write.data_files import WriteTarget, files_of_tasks, statistics_of
 from deltamerge.write.data_files import _data_files as data_files
 from storage.s3 import with_settings
+
+
+def test_only_what_tasks_return_tells_of_nan(tmp_path: Path) -> None:
+    """The footer's key may be there since somebody has written other rows into a file like it."""
+    schema = StructType([StructField("x", DoubleType())])
+    store, folder = open_store(str(tmp_path)), tmp_path / "new"
+    folder.mkdir()
+    rows = pa.table({"x": [1.0, 2.0]})
+    with TableWriter(LOCAL_FILES, str(folder / "a.parquet"), rows.schema, {"store_schema": False}, {}) as writer:
+        writer.write(rows)
+    done = {"path": str(folder / "a.parquet"), "rows": 2, "size": writer.size, "footer": writer.footer}
+    (added,) = files_of_tasks(WriteTarget(store, schema, (), {}, "new"), [done]).files
+    assert json.loads(added.stats or "")["maxValues"] == {"x": 2.0}
+    kept = pq.read_table(folder / "a.parquet").schema.metadata
+    assert kept
+    pq.write_table(pa.table({"x": [1.0, math.nan]}).replace_schema_metadata(kept), folder / "b.parquet")
+    (stored,) = (file for file in store.list("new") if file.path.endswith("b.parquet"))
+    log_schema = parse_schema(schema.json())
+    indexed = IndexedColumns.of(log_schema, (), {})
+    footer = pq.read_metadata(folder / "b.parquet")
+    assert json.loads(statistics_of(store, stored, footer, log_schema, indexed))["maxValues"] == {}
 
 
 @pytest.fixture

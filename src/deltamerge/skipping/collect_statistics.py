@@ -14,19 +14,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.log.features.column_mapping import COLUMN_ID
 from deltamerge.log.schema import PrimitiveType, StructField, StructType, lower_case
 from deltamerge.skipping.columns import COLLATIONS, column_type, put
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
-from deltamerge.workers.nan_columns import nan_columns
+from deltamerge.workers.null_counts import uncounted_leaves
 from deltamerge.workers.staged_rows import is_of_other_calendar
+from deltamerge.workers.table_columns import FIELD_ID
 
 ASCII_MAX_CHARACTER = "\x7f"
 UTF8_MAX_CHARACTER = "\U0010ffff"
@@ -37,6 +40,7 @@ _PARQUET_MR = re.compile(r"parquet-mr version 1\.(\d+)\.")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # Counts the NULLs of a column by its path in the file and its leaves there.
 NullCounter: TypeAlias = Callable[[tuple[str, ...], tuple[int, ...]], "int | None"]
+NOTHING_KNOWN: Mapping[tuple[str, ...], bool] = MappingProxyType({})
 _OF_CALENDAR = frozenset({"date", "timestamp", "timestamp_ntz"})
 _UNITS_PER_MILLI = {"milliseconds": 1, "microseconds": 1_000, "nanoseconds": 1_000_000}
 
@@ -53,14 +57,22 @@ class _Leaf:
 
 @dataclass(frozen=True)
 class _Place:
-    """A field of the file: its path there, its leaves, and the definition level at which it is not NULL."""
+    """A field of the file.
+
+    Args:
+        path: Its path there.
+        counted: Those of its leaves whose missing values the footer counts.
+        level: The definition level at which it is not NULL.
+    """
 
     path: tuple[str, ...]
     leaves: tuple[int, ...]
+    counted: tuple[int, ...]
     level: int
+    id: bytes | None = None
 
 
-_ABSENT = _Place((), (), 0)
+_ABSENT = _Place((), (), (), 0)
 
 
 def parquet_statistics(
@@ -68,17 +80,19 @@ def parquet_statistics(
     schema: StructType,
     indexed: IndexedColumns,
     count_nulls: NullCounter | None = None,
+    has_nan: Mapping[tuple[str, ...], bool] = NOTHING_KNOWN,
 ) -> str:
     """Return the statistics of a file, the ``stats`` JSON of an AddFile.
 
-    Floating-point maxima are left out unless the file records NaN or its writer is known to let NaN into them:
-    Spark's NaN is greater than everything, and a maximum without it would make readers skip its rows. The physical
-    names of `schema`, the table's, are looked for in the file. `count_nulls` counts in the file how often an array
-    or a map is NULL, where the footer does not have it; None, as a result too, leaves the count out.
+    Floating-point maxima are left out unless `has_nan` tells whether the column, by its path in the file, has NaN, or
+    the file's writer is known to let NaN into them: Spark's NaN is greater than everything, and a maximum without it
+    would make readers skip its rows. The physical names of `schema`, the table's, are looked for in the file.
+    `count_nulls` counts in the file how often an array or a map is NULL, where the footer does not have it; None, as a
+    result too, leaves the count out.
     """
     places = _places(footer)
-    has_nan = nan_columns(footer.metadata)
     by_lower = _unique_by_lower(places)
+    ids = {place.id for place in places.values() if place.id is not None}
     if not places and footer.num_columns:
         return _to_json({"numRecords": footer.num_rows})
     trees: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
@@ -88,7 +102,8 @@ def parquet_statistics(
         place = places.get(column.path)
         if place is None:
             place = by_lower.get(lower_case(column.path), _ABSENT)
-        if place is None:
+        if place is None or (place is _ABSENT and _id(column.field) in ids):
+            # The file has several columns of the name, or the column under another one.
             continue
         found = _column(footer, column.field, place, indexed.string_prefix_length, has_nan.get(place.path), count_nulls)
         for tree, value in zip(trees.values(), found, strict=True):
@@ -123,12 +138,13 @@ def _column(
 
 def _nulls_of_many(footer: pq.FileMetaData, place: _Place, count_nulls: NullCounter | None) -> int | None:
     """Count the NULLs of a list, a map or a variant, whose leaves count missing parts as well."""
-    for index in place.leaves:
+    for index in place.counted:
         nulls = _leaf(footer, index).null_count
         # A leaf that must be in every value, as a variant's metadata, misses only with the whole value.
         if nulls == 0 or footer.schema.column(index).max_definition_level == place.level:
             return nulls
-    return None if count_nulls is None else count_nulls(place.path, place.leaves)
+    # Where the footer counts none, to read all of them would cost more than the count is worth.
+    return None if count_nulls is None or not place.counted else count_nulls(place.path, place.counted)
 
 
 def _bounds(
@@ -290,7 +306,8 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
     Paths come from the schema's tree: the footer's dotted paths are ambiguous where names hold dots.
     """
     found: dict[tuple[str, ...], _Place] = {}
-    index = 0
+    index, schema = 0, footer.schema.to_arrow_schema()
+    uncounted = uncounted_leaves(footer.created_by, schema)
 
     def walk(field: pa.Field, path: tuple[str, ...], level: int, named: bool) -> None:
         nonlocal index
@@ -305,11 +322,18 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
         else:
             index += 1
         if named:
-            found[path] = _Place(path, tuple(range(first, index)), level)
+            leaves = range(first, index)
+            counted = tuple(leaf for leaf in leaves if leaf not in uncounted)
+            found[path] = _Place(path, tuple(leaves), counted, level, (field.metadata or {}).get(FIELD_ID))
 
-    for field in footer.schema.to_arrow_schema():
+    for field in schema:
         walk(field, (field.name,), 0, True)
     return found if index == footer.num_columns else {}
+
+
+def _id(field: StructField) -> bytes | None:
+    number = field.metadata.get(COLUMN_ID)
+    return None if number is None else str(number).encode()
 
 
 def _unique_by_lower(places: Mapping[tuple[str, ...], _Place]) -> dict[tuple[str, ...], _Place | None]:

@@ -16,7 +16,8 @@ def count_nulls(file: pq.ParquetFile, path: tuple[str, ...], leaves: Sequence[in
     """Count the rows in which a column is NULL, or a struct that it is in; None where PyArrow cannot read it.
 
     Reads the column's smallest leaf only, some rows at a time: every leaf has which rows have a value. `path` is
-    the column's in the file, through structs only, `leaves` are the indices of its leaves.
+    the column's in the file, through structs only, `leaves` are the indices of those of its leaves whose missing
+    values the footer counts.
     """
     chunks = {leaf: _chunks(file.metadata, leaf) for leaf in leaves}
     smallest = min(leaves, key=lambda leaf: sum(chunk.total_compressed_size for chunk in chunks[leaf]))

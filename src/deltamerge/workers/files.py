@@ -124,6 +124,13 @@ class Files:
         with remote.opened(read, pre_buffer=not is_kept) as file:
             yield WholeParquet(file, remote.size, (lambda _: read) if is_kept else remote.reader)
 
+    def footer_bytes(self, path: str) -> int:
+        """Return how many bytes a Parquet file's footer has, by what is written at the file's end."""
+        if _is_local(path):
+            with pa.OSFile(path, "rb") as file:
+                return int.from_bytes(file.read_at(4, file.size() - 8), "little")
+        return self._remote(path).footer_bytes
+
     def for_tasks(self) -> Files:
         """Return the files as tasks open them."""
         return self

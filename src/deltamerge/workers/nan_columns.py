@@ -52,8 +52,8 @@ def nan_columns(metadata: Mapping[bytes, bytes] | None) -> dict[tuple[str, ...],
     """Read what `NanColumns` recorded.
 
     Args:
-        metadata: The file's key-value metadata; the file is one that this merge or write has just made, since others
-            may carry metadata on from the file they were made of.
+        metadata: The file's key-value metadata, as a task of this merge or write has returned it; other files may
+            carry metadata on from the file they were made of.
 
     Returns:
         Whether there is NaN, by the column's path in the file; a column that is not there is not known.

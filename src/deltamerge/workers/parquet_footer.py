@@ -26,15 +26,20 @@ from deltamerge.workers.thrift_compact import (
 
 MAGIC = b"PAR1"
 _WRITTEN_BYTES = 8 << 20
-# Readers make up for errors of these writers, whose name is in the footer.
-_CORRECTED = re.compile(r"parquet-mr version (0\.|1\.\d(\D|$))|parquet-cpp version|impala version", re.IGNORECASE)
+# Readers make up for errors of these writers, whose name is in the footer; parquet-rs had wrong bounds of strings.
+_CORRECTED = re.compile(
+    r"parquet-mr version (0\.|1\.\d(\D|$))|parquet-cpp version|impala version|parquet-rs version [0-5]\.",
+    re.IGNORECASE,
+)
 # FileMetaData
 _ROWS, _GROUPS, _METADATA, _ORDERS = 3, 4, 5, 7
+_FIELDS_OF_FILE = frozenset(range(1, 8))
 # RowGroup
 _COLUMNS, _BYTE_SIZE, _GROUP_ROWS, _GROUP_OFFSET, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 5, 6, 7
 # ColumnChunk
-_FILE_PATH, _CHUNK_OFFSET, _COLUMN = 1, 2, 3
-_OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH = 4, 5, 6, 7
+_CHUNK_OFFSET, _COLUMN, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH = range(2, 8)
+# Without the path of another file, which has the chunk.
+_FIELDS_OF_CHUNK = frozenset(range(2, 8))
 # ColumnMetaData
 _VALUES, _UNCOMPRESSED, _COMPRESSED = 5, 6, 7
 _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _STATISTICS, _BLOOM_FILTER, _BLOOM_FILTER_LENGTH = 9, 10, 11, 12, 14, 15
@@ -56,7 +61,7 @@ class Chunk:
     pages: Any
     start: int
     description: Struct
-    column_index: Any | None
+    column_index: bytes | None
     offset_index: Struct | None
 
 
@@ -74,17 +79,30 @@ class Footer:
         # All indexes together are between the rows and the footer.
         indexes = [
             column[index][1]
-            for group in self.content[_GROUPS][1][1]
-            for column in group[_COLUMNS][1][1]
+            for column in self._columns()
             for index in (_OFFSET_INDEX, _COLUMN_INDEX)
             if index in column
         ]
         self._read = reader([(min(indexes), end - length)]) if indexes else read
 
     @property
-    def has_column_orders(self) -> bool:
-        """Whether the footer says how values are ordered, without which bounds mean nothing."""
-        return _ORDERS in self.content
+    def rows(self) -> list[int]:
+        """The rows of each row group."""
+        return [group[_GROUP_ROWS][1] for group in self.content[_GROUPS][1][1]]
+
+    @property
+    def has_plain_chunks(self) -> bool:
+        """Whether chunks mean the same in another file.
+
+        They are in this one, and not encrypted; what readers must know of them is what this module knows; and it is
+        told how values are ordered, without which bounds mean nothing.
+        """
+        is_known = self.content.keys() <= _FIELDS_OF_FILE and _ORDERS in self.content
+        return is_known and all(column.keys() <= _FIELDS_OF_CHUNK for column in self._columns())
+
+    def _columns(self) -> Iterator[Struct]:
+        for group in self.content[_GROUPS][1][1]:
+            yield from group[_COLUMNS][1][1]
 
     def has_bounds(self, group: int, column: int) -> bool:
         """Return whether a chunk has a minimum and a maximum, or only NULLs."""
@@ -109,29 +127,28 @@ class Footer:
             read: Returns the file's bytes; None for the footer's own.
 
         Raises:
-            ValueError: They are in another file, or this one ends before.
+            ValueError: The file ends before.
         """
         description = self._chunk(group, column)
-        if _FILE_PATH in description:
-            raise ValueError("a column is in another file")
         start, end = self.span(group, column)
         pages = (read or self._read)(start, end)
         if len(pages) != end - start:
             raise ValueError("a column ends behind the end of its file")
         column_index = self._part(description, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
         offset_index = self._part(description, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
-        places = None if offset_index is None else read_struct(bytes(memoryview(offset_index)))
+        places = None if offset_index is None else read_struct(offset_index)
         return Chunk(pages, start, description, column_index if places else None, places)
 
     def _chunk(self, group: int, column: int) -> Struct:
         found: Struct = self.content[_GROUPS][1][1][group][_COLUMNS][1][1][column]
         return found
 
-    def _part(self, description: Struct, offset: int, length: int) -> Any | None:  # noqa: ANN401
+    def _part(self, description: Struct, offset: int, length: int) -> bytes | None:
         if offset not in description or length not in description:
             return None
         first = description[offset][1]
-        return self._read(first, first + description[length][1])
+        # A slice would keep in memory what it is of.
+        return bytes(memoryview(self._read(first, first + description[length][1])))
 
 
 class ChunkFile:
@@ -146,7 +163,7 @@ class ChunkFile:
         self._stream = stream
         self._form = form.content
         self._groups: list[Struct] = []
-        self._indexes: list[tuple[Struct, Chunk, int]] = []
+        self._indexes: list[tuple[Struct, bytes | None, bytes | None]] = []
         self._pending: list[pa.Buffer] = []
         self._at = self._written = 0
         self._put(MAGIC)
@@ -177,7 +194,7 @@ class ChunkFile:
             }
             columns.append({_CHUNK_OFFSET: (I64, 0), _COLUMN: (STRUCT, metadata)})
             uncompressed += metadata[_UNCOMPRESSED][1]
-            self._indexes.append((columns[-1], chunk, shift))
+            self._indexes.append((columns[-1], chunk.column_index, _shifted(chunk.offset_index, shift)))
             self._put(chunk.pages)
         group = {
             _COLUMNS: (LIST, (STRUCT, columns)),
@@ -192,10 +209,10 @@ class ChunkFile:
 
     def end(self, metadata: dict[bytes, bytes]) -> bytes:
         """Write the footer, with more key-value metadata, and return it as a Parquet file without rows."""
-        column_indexes = [chunk.column_index for _, chunk, _ in self._indexes]
-        self._put_indexes(column_indexes, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
-        offset_indexes = [_shifted(chunk.offset_index, shift) for _, chunk, shift in self._indexes]
-        self._put_indexes(offset_indexes, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
+        for column, index, _ in self._indexes:
+            self._put_index(column, index, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
+        for column, _, index in self._indexes:
+            self._put_index(column, index, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
         content = dict(self._form)
         content[_ROWS] = (I64, sum(group[_GROUP_ROWS][1] for group in self._groups))
         content[_GROUPS] = (LIST, (STRUCT, self._groups))
@@ -209,13 +226,12 @@ class ChunkFile:
         self._flush()
         return MAGIC + footer
 
-    def _put_indexes(self, indexes: list[Any | None], offset: int, length: int) -> None:
-        for (column, _, _), content in zip(self._indexes, indexes, strict=True):
-            if content is not None:
-                placed = {**column, offset: (I64, self._at), length: (I32, len(content))}
-                column.clear()
-                column.update(sorted(placed.items()))
-                self._put(content)
+    def _put_index(self, column: Struct, content: bytes | None, offset: int, length: int) -> None:
+        if content is not None:
+            placed = {**column, offset: (I64, self._at), length: (I32, len(content))}
+            column.clear()
+            column.update(sorted(placed.items()))
+            self._put(content)
 
 
 def _runs(buffers: Sequence[pa.Buffer]) -> Iterator[pa.Buffer]:

@@ -20,7 +20,8 @@ from deltamerge.workers.nan_columns import NAN_COLUMNS
 from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile, patched_file
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
-from deltamerge.workers.table_columns import FIELD_ID, can_become, in_type, leaves_of, plain_schema
+from deltamerge.workers.staged_rows import is_of_other_calendar
+from deltamerge.workers.table_columns import FIELD_ID, can_become, has_times, in_type, leaves_of, plain_schema
 
 # So much of a row group, without compression, may be kept beside another.
 _AHEAD_BYTES = 256 << 20
@@ -41,6 +42,8 @@ _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 
 def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
     """Return why PyArrow cannot write a file's schema exactly as it is; None where it can."""
+    if is_of_other_calendar(file.metadata) and any(map(has_times, file.schema_arrow.types)):
+        return "its dates and times are those of Spark 2"
     for index in range(len(file.schema)):
         if file.schema.column(index).physical_type == "INT96":
             return f"column {file.schema.column(index).path} is INT96"

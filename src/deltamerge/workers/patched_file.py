@@ -11,12 +11,15 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files, Output, WholeParquet
 from deltamerge.workers.nan_columns import NanColumns
+from deltamerge.workers.null_counts import uncounted_leaves
 from deltamerge.workers.parquet_footer import Chunk, ChunkFile, Footer, footer_of, is_of_known_writer
 from deltamerge.workers.table_columns import leaves_of, plain_schema
 from deltamerge.workers.table_writer import TableWriter
 
 Changed: TypeAlias = Collection[str] | None
 """The columns of a row group that change; None where rows leave it, so that all of them do."""
+# PyArrow makes several row groups of more.
+_MOST_ROWS = 64 << 20
 
 
 def patched_file(
@@ -35,7 +38,10 @@ def patched_file(
         options: Arguments of ``ParquetWriter`` for what is encoded.
         changed: What changes in each row group.
     """
-    alike = _columns_alike(source.file, schema) if is_of_known_writer(source.file.metadata.created_by) else {}
+    before = source.file.metadata
+    rows = [before.row_group(number).num_rows for number in range(before.num_row_groups)]
+    is_known = is_of_known_writer(before.created_by) and max(rows, default=0) <= _MOST_ROWS
+    alike = _columns_alike(source.file, schema) if is_known else {}
     if any(alike.keys() - columns for columns in changed if columns is not None):
         return PatchedFile(files, target, source, schema, options, metadata, changed, alike)
     return EncodedFile(files, target, schema, options, metadata)
@@ -80,7 +86,7 @@ class PatchedFile:
         self._changed = changed
         self._nan = NanColumns(schema)
         self._before = Footer(source.reader, source.size)
-        self._alike = alike if self._before.has_column_orders else {}
+        self._alike = alike if self._before.has_plain_chunks else {}
         self._output = Output(files, target)
         self._chunks = ChunkFile(self._output.stream, footer_of(_form(schema, options, metadata)))
 
@@ -125,9 +131,14 @@ class PatchedFile:
         if not rows.num_columns:
             return {}
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, rows.schema, write_page_checksum=True, **self._options) as writer:
+        form = pa.schema([self._schema.field(name) for name in rows.column_names])
+        if not rows.schema.equals(form):
+            raise ValueError(f"rows have the columns {_printed(rows.schema)}, not {_printed(form)} as their file")
+        with pq.ParquetWriter(sink, form, write_page_checksum=True, **self._options) as writer:
             writer.write_table(rows, row_group_size=rows.num_rows)
         footer = footer_of(sink.getvalue())
+        if footer.rows != [rows.num_rows]:
+            raise ValueError(f"{rows.num_rows} rows became row groups of {footer.rows}")
         return {
             name: [footer.chunk(0, leaf) for leaf in leaves] for name, leaves in _leaves_by_column(rows.schema).items()
         }
@@ -141,6 +152,10 @@ class PatchedFile:
                 self.footer = self._chunks.end(self._nan.as_metadata())
                 self.size = self._output.stream.tell()
                 self._output.keep()
+
+
+def _printed(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
 
 
 def _form(schema: pa.Schema, options: Mapping[str, Any], metadata: Mapping[bytes, bytes]) -> pa.Buffer:
@@ -165,12 +180,15 @@ def _leaves_by_column(schema: pa.Schema) -> dict[str, range]:
 def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:
     """Return the columns that a file has just as one with another schema has them, and their leaves in the file."""
     before = plain_schema(file.schema_arrow)
-    leaves = _leaves_by_column(before)
+    leaves, uncounted = _leaves_by_column(before), uncounted_leaves(file.metadata.created_by, before)
     if sum(map(len, leaves.values())) != len(file.schema):
         # Of a type whose leaves PyArrow hides.
         return {}
     return {
         field.name: leaves[field.name]
         for field in schema
-        if field.name in leaves and before.field(field.name).equals(field)
+        if field.name in leaves
+        and before.field(field.name).equals(field)
+        # The new file would be taken for one whose writer counts all missing values.
+        and uncounted.isdisjoint(leaves[field.name])
     }

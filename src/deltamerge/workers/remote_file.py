@@ -32,6 +32,7 @@ class RemoteFile:
         self._lock = Lock()
         self.size = ranges.version[0]
         tail = _Parts([(self.size - len(ranges.tail), ranges.tail)] if len(ranges.tail) else [])
+        self._end = bytes(memoryview(ranges.tail)[-8:])
         self.metadata: Any = pq.read_metadata(RangedFile(self.size, partial(self._read, tail)))
         # Of a larger file the footer is all that its end is good for.
         self._kept = tail if len(ranges.tail) == self.size else _Parts([])
@@ -40,6 +41,12 @@ class RemoteFile:
     def version(self) -> tuple[int, int]:
         """Its size in bytes and when it was changed, nanoseconds since 1970."""
         return self._ranges.version
+
+    @property
+    def footer_bytes(self) -> int:
+        """The bytes of its footer, by what is written at the file's end."""
+        end = self._end or self._read(self._kept, self.size - 8, self.size)
+        return int.from_bytes(memoryview(end)[:4], "little")
 
     def parquet(self, ranges: Iterable[_Span] = (), int96: str | None = None, *, keep: bool = False) -> pq.ParquetFile:
         """Open the file with ranges of its bytes in memory; any other is requested when it is asked for.
@@ -81,6 +88,8 @@ class RemoteFile:
                 pieces.append(self._ranges.read(at, end if place < 0 else min(place, end)))
             else:
                 pieces.append(pa.py_buffer(part).slice(place, min(len(part) - place, end - at)))
+            if not len(pieces[-1]):
+                raise ValueError(f"it ends at or before byte {at}, not at {self.size}: it was cut off meanwhile")
             at += len(pieces[-1])
         # One piece is not copied.
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -33,6 +33,8 @@ class HiddenColumns:
                 schema = schema.append(pa.field(name, pa.int64()))
             elif schema.field(index).type != pa.int64():
                 raise ValueError(f"the hidden column {name} is {schema.field(index).type}")
+            else:
+                schema = schema.set(index, schema.field(index).with_nullable(True))
         return schema
 
 

@@ -23,7 +23,7 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.scan.char_padding import without_length
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.paths import located
-from deltamerge.skipping.collect_statistics import parquet_statistics
+from deltamerge.skipping.collect_statistics import NOTHING_KNOWN, parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.skipping.nulls import count_nulls
 from deltamerge.spark import columns as F
@@ -35,12 +35,14 @@ from deltamerge.storage.store import Store, in_parallel
 from deltamerge.storage.stored_file import StoredFile, uri_of
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.change_files import CHANGE_TYPE
+from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.write.partition_folders import PartitionFolders, folders_in, values_in, values_written
 
 CHANGE_DATA_FOLDER = "_change_data"
 IS_CDC = "__is_cdc"
 ValuesOf: TypeAlias = Callable[[str, Sequence[str]], dict[str, str | None]]
 """Returns the partition values of a file, by its path and the names of the partition columns in the log."""
+_Nan: TypeAlias = Mapping[tuple[str, ...], bool]
 
 _PROTOCOL = "spark.sql.sources.commitProtocolClass"
 _SPARKS_PROTOCOL = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
@@ -158,7 +160,8 @@ def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> Wr
         [
             (
                 StoredFile(f"{target.folder}{row['path'].removeprefix(root)}", row["size"], 0),
-                pq.read_metadata(pa.BufferReader(bytes(row["footer"]))),
+                footer := pq.read_metadata(pa.BufferReader(bytes(row["footer"]))),
+                nan_columns(footer.metadata),
             )
             for row in written
         ],
@@ -349,42 +352,52 @@ def _collect(target: WriteTarget, found: Iterable[StoredFile]) -> WrittenFiles:
     footers = in_parallel(partial(_footer, target.store), found)
     empty = [file.path for file, footer in zip(found, footers, strict=True) if not footer.num_rows]
     target.store.delete(empty)
-    kept = [(file, footer) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
+    kept = [(file, footer, NOTHING_KNOWN) for file, footer in zip(found, footers, strict=True) if footer.num_rows]
     return _with_statistics(target, kept, values_written)
 
 
 def _with_statistics(
-    target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.FileMetaData]], values_of: ValuesOf
+    target: WriteTarget, kept: Sequence[tuple[StoredFile, pq.FileMetaData, _Nan]], values_of: ValuesOf
 ) -> WrittenFiles:
     schema = physical_schema(target.log_schema, target.mode)
     indexed = IndexedColumns.of(schema, target.partition_columns, target.configuration)
     now = now_ms()
 
-    def added(file: StoredFile, footer: pq.FileMetaData) -> AddFile:
+    def added(file: StoredFile, footer: pq.FileMetaData, has_nan: _Nan) -> AddFile:
         return AddFile(
             path=encode_path(file.path),
             partition_values=values_of(file.path, target.physical_partition_columns),
             size=file.size,
             modification_time=file.modification_time or now,
             data_change=True,
-            stats=statistics_of(target.store, file, footer, schema, indexed),
+            stats=statistics_of(target.store, file, footer, schema, indexed, has_nan),
         )
 
     files = tuple(in_parallel(added, *zip(*kept, strict=True))) if kept else ()
-    return WrittenFiles(files, tuple(footer.num_rows for _, footer in kept), ())
+    return WrittenFiles(files, tuple(footer.num_rows for _, footer, _ in kept), ())
 
 
 def statistics_of(
-    store: Store, file: StoredFile, footer: pq.FileMetaData, schema: LogSchema, indexed: IndexedColumns
+    store: Store,
+    file: StoredFile,
+    footer: pq.FileMetaData,
+    schema: LogSchema,
+    indexed: IndexedColumns,
+    has_nan: _Nan = NOTHING_KNOWN,
 ) -> str:
-    """Return the statistics of a data file, from its footer as far as that has them."""
+    """Return the statistics of a data file, from its footer as far as that has them.
+
+    Args:
+        has_nan: What is known of the file's NaN: only of one that a task of this job has written, since another one
+            may have got a footer's record together with other rows.
+    """
 
     def counted(path: tuple[str, ...], leaves: tuple[int, ...]) -> int | None:
         with store.open_input(file.path) as source:
             opened = pq.ParquetFile(source, metadata=footer, buffer_size=_READ_BYTES, pre_buffer=False)
             return count_nulls(opened, path, leaves)
 
-    return parquet_statistics(footer, schema, indexed, counted)
+    return parquet_statistics(footer, schema, indexed, counted, has_nan)
 
 
 def _footer(store: Store, file: StoredFile) -> pq.FileMetaData:

@@ -119,6 +119,10 @@ class Table:
 
 
 PLAIN = Table()
+# A column of a table that was converted from another format, whose files name it as it was named then.
+CONVERTED = StructField(
+    "n", IntegerType(), True, {"delta.columnMapping.id": 2, "delta.columnMapping.physicalName": "n"}
+)
 VECTORS = Table(properties={"delta.enableDeletionVectors": "true"}, features=("deletionVectors",))
 
 

@@ -28,6 +28,7 @@ from deltamerge.merge.planning.planner import make_plan
 from .merges import (
     BY_EXPRESSION,
     BY_KEY,
+    CONVERTED,
     DELETE,
     INSERT,
     PEOPLE,
@@ -129,9 +130,6 @@ def property_of(name: str, value: str, *features: str, **changes: Any) -> Table:
     return replace(PLAIN, properties={f"delta.{name}": value}, features=features, **changes)
 
 
-CONVERTED = StructField(
-    "n", IntegerType(), True, {"delta.columnMapping.id": 2, "delta.columnMapping.physicalName": "n"}
-)
 WIDENED = StructField("n", LongType(), True, {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]})
 
 

@@ -14,6 +14,7 @@ from deltamerge.merge.planning.limits import Limits
 from .merges import (
     BY_EXPRESSION,
     COMPUTE,
+    CONVERTED,
     DELETE,
     INSERT,
     MIB,
@@ -47,6 +48,15 @@ NEW_PARTS = "the table gets new parts of column extra, which some readers requir
         (
             replace(PLAIN, columns={**PEOPLE, "v": VariantType()}, features=("variantType",)),
             "the table has VARIANT columns",
+        ),
+        (
+            replace(
+                PLAIN,
+                columns={**PEOPLE, "n": CONVERTED},
+                properties={"delta.columnMapping.mode": "id"},
+                features=("columnMapping",),
+            ),
+            "files may name columns otherwise than the table does (column mapping by id)",
         ),
     ],
 )

@@ -27,6 +27,8 @@ from deltamerge.spark.config import MergeConf
 from deltamerge.write.deletion_vectors import writes_deletion_vectors
 from deltamerge.write.identity_columns import identity_column
 
+FOREIGN_NAMES = "files may name columns otherwise than the table does (column mapping by id)"
+
 
 @dataclass(frozen=True)
 class SessionFacts:

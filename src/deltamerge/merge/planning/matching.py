@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltamerge.merge.analysis.join_keys import NoPlainKeys, PlainKeys
-from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.context import FOREIGN_NAMES, PlanningContext
 from deltamerge.merge.planning.fit import Fits, Operator, always, arrow_type, has_plain_partitions, no, type_name, yes
 from deltamerge.workers.table_columns import has_times
 
@@ -56,7 +56,7 @@ def _against_table(context: PlanningContext) -> str | None:
     """Return what makes a row in a file more than the values of the table's columns by their names."""
     merge = context.merge
     if context.may_have_foreign_names:
-        return "files may name columns otherwise than the table does (column mapping by id)"
+        return FOREIGN_NAMES
     kinds = [kind for field in merge.target_schema.fields if (kind := arrow_type(field.dataType)) is not None]
     if context.session.rebases_dates and any(map(has_times, kinds)):
         return "spark.sql.parquet.datetimeRebaseModeInRead changes dates as they are read"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from deltamerge.log.schema import contains_type
-from deltamerge.merge.planning.context import PlanningContext
+from deltamerge.merge.planning.context import FOREIGN_NAMES, PlanningContext
 from deltamerge.merge.planning.fit import Fits, Operator, always, evolved_within, no, yes
 
 
@@ -30,6 +30,9 @@ def patch(context: PlanningContext, changed: str) -> Fits:
         return no(context.session.not_opened)
     if context.has_deletion_vectors:
         return no("files of the table have deletion vectors")
+    if context.may_have_foreign_names:
+        # The copy would keep their names, by which statistics do not find the columns.
+        return no(FOREIGN_NAMES)
     evolved = evolved_within(merge)
     if evolved is not None:
         return no(f"the table gets new parts of column {evolved}, which some readers require in every file")

@@ -1,0 +1,60 @@
+"""Which leaves of a Parquet file have missing values that its footer does not count.
+
+A leaf misses a value where an array above it is NULL or empty. Not every writer counts these, so that a count of 0 need
+not mean that there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+# Those whose counts have been compared with the values.
+_COUNTS_ALL = re.compile(
+    r"(parquet-mr|delta-rs|parquet-rs) version |DuckDB version v[2-9]\.|parquet-cpp-arrow version (2[6-9]|[3-9]\d)\."
+)
+# Up to version 25 it passes over missing arrays above numbers in structs. https://github.com/apache/arrow/issues/51097
+_PYARROW = re.compile(r"parquet-cpp-arrow version ([6-9]|1\d|2[0-5])\.")
+
+
+def uncounted_leaves(created_by: str | None, schema: pa.Schema) -> frozenset[int]:
+    """Return the leaves below arrays and maps whose counts are no proof, by their places among those of a file."""
+    if _COUNTS_ALL.match(created_by or ""):
+        return frozenset()
+    every = not _PYARROW.match(created_by or "")
+    leaves = (leaf for field in schema for leaf in _leaves(field.type))
+    return frozenset(
+        index for index, (is_repeated, is_number) in enumerate(leaves) if is_repeated and (every or is_number)
+    )
+
+
+def _leaves(kind: pa.DataType, is_repeated: bool = False, in_struct: bool = False) -> Iterator[tuple[bool, bool]]:
+    """Yield of each leaf whether it is below an array or a map, and whether it has values of one width in a struct."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_struct(kind) and kind.num_fields:
+        for field in kind:
+            yield from _leaves(field.type, is_repeated, True)
+    elif pa.types.is_map(kind):
+        yield from _leaves(kind.key_type, True)
+        yield from _leaves(kind.item_type, True)
+    elif pa.types.is_nested(kind) and kind.num_fields:
+        yield from _leaves(kind.field(0).type, True)
+    else:
+        yield is_repeated, in_struct and not _has_own_length(kind)
+
+
+def _has_own_length(kind: pa.DataType) -> bool:
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_string_view,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+        )
+    )
