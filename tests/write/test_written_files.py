@@ -25,8 +25,8 @@ from deltamerge.write.data_files import _data_files as data_files
 from storage.s3 import with_settings
 
 
-def test_only_what_tasks_return_tells_of_nan(tmp_path: Path) -> None:
-    """The footer's key may be there since somebody has written other rows into a file like it."""
+def test_files_of_tasks(tmp_path: Path) -> None:
+    """Only they tell of NaN: elsewhere the footer's key may be there since somebody wrote other rows into such a file."""
     schema = StructType([StructField("x", DoubleType())])
     store, folder = open_store(str(tmp_path)), tmp_path / "new"
     folder.mkdir()
@@ -36,6 +36,9 @@ def test_only_what_tasks_return_tells_of_nan(tmp_path: Path) -> None:
     done = {"path": str(folder / "a.parquet"), "rows": 2, "size": writer.size, "footer": writer.footer}
     (added,) = files_of_tasks(WriteTarget(store, schema, (), {}, "new"), [done]).files
     assert json.loads(added.stats or "")["maxValues"] == {"x": 2.0}
+    # A task on a machine with a disk of its own wrote it there.
+    with pytest.raises(DeltaTableException, match="disks of their own"):
+        files_of_tasks(WriteTarget(store, schema, (), {}, "new"), [{**done, "path": f"{folder}/c.parquet"}])
     kept = pq.read_table(folder / "a.parquet").schema.metadata
     assert kept
     pq.write_table(pa.table({"x": [1.0, math.nan]}).replace_schema_metadata(kept), folder / "b.parquet")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from threading import Event
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from deltamerge.exceptions import CommitStateUnknownException, DeltaTableException
 from deltamerge.log.actions import AddCDCFile, AddFile
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_schema
-from deltamerge.log.paths import encode_path
+from deltamerge.log.paths import decode_path, encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.log.schema import parse_schema
 from deltamerge.scan.char_padding import without_length
@@ -146,11 +147,14 @@ def collect_files(job: Job) -> WrittenFiles:
 
 
 def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> WrittenFiles:
-    """Return the data files that tasks have written, none of them empty, without another look at the store.
+    """Return the data files that tasks have written, none of them empty, without a request to the store.
 
     Args:
         done: What the tasks return of each: ``path`` as tasks open it, ``rows``, ``size`` and ``footer``, a Parquet
             file without rows; of its change data ``change_path``, ``change_rows`` and ``change_size``.
+
+    Raises:
+        DeltaTableException: They are not on the disk of this process.
     """
     root = located(target.store, target.folder)
     done = sorted(done, key=lambda row: str(row["path"]))
@@ -173,7 +177,18 @@ def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> Wr
         for row in done
         if row.get("change_rows")
     ]
-    return replace(found, change_files=tuple(_change_file(path, size, target, values_in) for path, size in changes))
+    found = replace(found, change_files=tuple(_change_file(path, size, target, values_in) for path, size in changes))
+    if target.store.is_local:
+        _check_on_disk(target.store, [(file.path, file.size) for file in found.files])
+        _check_on_disk(target.store, [(file.path, file.size) for file in found.change_files])
+    return found
+
+
+def _check_on_disk(store: Store, files: Iterable[tuple[str, int]]) -> None:
+    for path, size in files:
+        place = Path(store.root, decode_path(path))
+        if not place.is_file() or place.stat().st_size != size:
+            raise _not_found(f"Tasks have written the file {place} of {size} bytes, which is not there", str(place))
 
 
 def change_folder(folder: str) -> str:
@@ -293,14 +308,17 @@ def _check_all_found(job: Job, rows: int, files: int) -> None:
     if expected == rows or (expected is None and (files or job.by_folder)):
         return
     place = job.target.store.absolute(job.target.folder)
-    raise DeltaTableException(
+    written = "files" if expected is None else f"{expected} rows"
+    raise _not_found(f"Spark has written {written} into {place}, where there are {rows} rows in {files} files", place)
+
+
+def _not_found(what: str, path: str) -> DeltaTableException:
+    return DeltaTableException(
         "DELTAMERGE_WRITTEN_FILES_NOT_FOUND",
-        f"Spark has written {'files' if expected is None else f'{expected} rows'} into {place}, where this process "
-        f"finds {rows} rows in {files} files. They are not the same folder to both, as where executors or a Spark "
-        "Connect server have disks of their own. Nothing was committed. Put the table where all of them see the same, "
-        "such as HDFS or an object store; over Spark Connect to a server in local mode set "
-        "spark.deltamerge.storage.logAccess=server.",
-        parameters={"path": place},
+        f"{what} for this process: executors, or a Spark Connect server, have disks of their own. Nothing was "
+        "committed. Put the table where all see the same, such as HDFS or an object store; over Spark Connect to a "
+        "server in local mode set spark.deltamerge.storage.logAccess=server.",
+        parameters={"path": path},
     )
 
 
