@@ -17,8 +17,6 @@ from deltamerge.spark.data_source import source_settings
 from deltamerge.spark.default_file_system import in_default_file_system
 from storage.s3 import with_settings
 
-pytestmark = pytest.mark.quick
-
 
 @pytest.fixture
 def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
@@ -39,6 +37,7 @@ def ids(folder: Path) -> list[int]:
     return sorted(row["id"] for row in DeltaRsTable(folder).to_pyarrow_table().to_pylist())
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("partition_by", [None, "p"])
 def test_a_local_table(spark: SparkSession, mounted: Path, tmp_path: Path, partition_by: str | None) -> None:
     """What names the local disk is on it, log and data."""
@@ -75,6 +74,7 @@ def test_a_path_without_a_scheme(spark: SparkSession, mounted: Path, tmp_path: P
         DeltaTable.forPath(spark, str(tmp_path / "elsewhere" / "t")).toDF()
 
 
+@pytest.mark.quick
 def test_the_data_source(spark: SparkSession, mounted: Path) -> None:
     """It has no session where it opens tables."""
     settings = source_settings(spark)

@@ -26,7 +26,7 @@ from storage.s3 import with_settings
 
 
 def test_files_of_tasks(tmp_path: Path) -> None:
-    """Only they tell of NaN: elsewhere the footer's key may be there since somebody wrote other rows into such a file."""
+    """Only they tell of NaN: elsewhere the footer may have been carried on by whoever wrote other rows."""
     schema = StructType([StructField("x", DoubleType())])
     store, folder = open_store(str(tmp_path)), tmp_path / "new"
     folder.mkdir()

@@ -5,14 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, is_connect, is_refusal
+from deltamerge.spark.session import SPARK_ERRORS, conf_value, errors_not_logged, is_connect, is_refusal
 from deltamerge.storage.stored_file import SCHEME
 
 _KEY = "fs.defaultFS"
+# Of no file.
+_NAME = f"deltamerge-{uuid.uuid4().hex}"
+# The server logs an error with each analysis that finds none, so that a session asks once.
+_bases: WeakKeyDictionary[SparkSession, dict[tuple[str, str | None], str | None]] = WeakKeyDictionary()
 
 ROOT = "deltamerge.root"
 WORKING_FOLDER = "deltamerge.workingFolder"
@@ -26,8 +31,9 @@ def in_default_file_system(spark: SparkSession, path: str) -> str:
     """
     if SCHEME.match(path):
         return _with_host(spark, path)
-    base = _base(spark, is_absolute=path.startswith("/"))
-    return path if base is None or base.startswith("file:") else base + path
+    root = "/" if path.startswith("/") else ""
+    base = _base(spark, root)
+    return path if base is None or base.startswith("file:") else base + path.removeprefix(root)
 
 
 def _with_host(spark: SparkSession, url: str) -> str:
@@ -35,57 +41,51 @@ def _with_host(spark: SparkSession, url: str) -> str:
     scheme, _, rest = url.partition(":")
     if not rest.startswith("///") or scheme.lower() == "file" or not is_connect(spark):
         return url
-    base = _base_by_analysis(spark, f"{scheme}:///{_no_file()}")
-    return url if base is None else base + rest[len("//") :]
+    base = _base_by_analysis(spark, f"{scheme}:///")
+    return url if base is None else base + rest[len("///") :]
 
 
 def known_bases(spark: SparkSession) -> dict[str, str]:
     """Return what `in_default_file_system` puts before a path, for `in_known_bases`."""
-    return {ROOT: in_default_file_system(spark, "/")[:-1], WORKING_FOLDER: in_default_file_system(spark, "x")[:-1]}
+    return {ROOT: in_default_file_system(spark, "/"), WORKING_FOLDER: in_default_file_system(spark, "")}
 
 
 def in_known_bases(settings: Mapping[str, str], path: str) -> str:
     """Do as `in_default_file_system` does in the session of some settings."""
     if SCHEME.match(path):
         return path
-    return settings.get(ROOT if path.startswith("/") else WORKING_FOLDER, "") + path
+    root = "/" if path.startswith("/") else ""
+    return settings.get(ROOT if root else WORKING_FOLDER, root) + path.removeprefix(root)
 
 
-def _base(spark: SparkSession, *, is_absolute: bool) -> str | None:
-    """Return what Spark puts before a path; None where it does not say."""
+def _base(spark: SparkSession, root: str) -> str | None:
+    """Return what is before a path in Spark's name of it, of paths that begin with a root; None if it is not known."""
     if is_connect(spark):
-        return _base_by_analysis(spark, _named(is_absolute=is_absolute))
+        return _base_by_analysis(spark, root)
     try:
         java: Any = spark._jsparkSession
         conf = java.sessionState().newHadoopConf()
         if str(conf.get(_KEY)).startswith("file:"):
             return None
-        name = _named(is_absolute=is_absolute)
         jvm: Any = spark.sparkContext._jvm
-        unqualified = jvm.org.apache.hadoop.fs.Path(name)
+        unqualified = jvm.org.apache.hadoop.fs.Path(root + _NAME)
         system = unqualified.getFileSystem(conf)
-        return str(system.makeQualified(unqualified).toString()).removesuffix(name)
+        return str(system.makeQualified(unqualified).toString()).removesuffix(_NAME)
     except SPARK_ERRORS as error:
         if not is_refusal(error):
             raise
-        return _base_by_analysis(spark, _named(is_absolute=is_absolute))
+        return _base_by_analysis(spark, root)
 
 
-def _base_by_analysis(spark: SparkSession, path: str) -> str | None:
+def _base_by_analysis(spark: SparkSession, root: str) -> str | None:
     """Look for a file that does not exist: the server's Hadoop settings show in the error alone."""
-    name = path if SCHEME.match(path) is None else path[path.index("///") + 2 :]
-    with errors_not_logged():
-        try:
-            spark.read.format("text").load(path).schema  # noqa: B018
-        except PySparkException as error:
-            found = (error.getMessageParameters() or {}).get("path", "")
-            return found.removesuffix(name) if found.endswith(name) else None
-    return None
-
-
-def _named(*, is_absolute: bool) -> str:
-    return f"/{_no_file()}" if is_absolute else _no_file()
-
-
-def _no_file() -> str:
-    return f"deltamerge-{uuid.uuid4().hex}"
+    known, key = _bases.setdefault(spark, {}), (root, conf_value(spark, _KEY))
+    if key not in known:
+        known[key] = None
+        with errors_not_logged():
+            try:
+                spark.read.format("text").load(root + _NAME).schema  # noqa: B018
+            except PySparkException as error:
+                found = (error.getMessageParameters() or {}).get("path", "")
+                known[key] = found.removesuffix(_NAME) if found.endswith(_NAME) else None
+    return known[key]

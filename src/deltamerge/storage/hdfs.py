@@ -46,7 +46,16 @@ class NativeHdfs:
             url = default.rstrip("/")
         self.url = url
         self._options: Any = hdfs_native.WriteOptions
-        self._client: Any = hdfs_native.Client(url, dict(config))
+        try:
+            self._client: Any = hdfs_native.Client(url, dict(config))
+        except RuntimeError as error:
+            # Such as a name service or a mount table of viewfs that is not configured here.
+            raise DeltaTableException(
+                "FAILED_READ_FILE.STORE_NOT_REACHED",
+                f"The file system of '{url}' was not reached: {error}. Check the address, fs.defaultFS and "
+                "HADOOP_CONF_DIR, by which hdfs-native is configured.",
+                parameters={"path": url},
+            ) from None
 
     def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
         for status in self._client.list_status(folder, recursive):
