@@ -12,27 +12,34 @@ from pyspark.sql import SparkSession
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.scan.missing_files import refuse_other_spelling
+from deltamerge.log.actions import AddFile
+from deltamerge.scan.missing_files import refuse_hidden_files, refuse_other_spelling
 from deltamerge.storage.hadoop_store import HadoopStore
 from deltamerge.storage.task_files import NotOpened
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", ["_part-1.parquet", ".part-1.parquet", "part-1.parquet._COPYING_"])
-def test_hidden_names(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_hidden_names(spark: SparkSession, tmp_path: Path) -> None:
     """Spark would read them as if they had no rows."""
     write_delta(spark.range(3).coalesce(1), str(tmp_path))
     log = tmp_path / "_delta_log" / "00000000000000000000.json"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     add = next(line["add"] for line in lines if "add" in line)
-    (tmp_path / add["path"]).rename(tmp_path / name)
-    add["path"] = name
+    (tmp_path / add["path"]).rename(tmp_path / "_part-1.parquet")
+    add["path"] = "_part-1.parquet"
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     for crc in log.parent.glob("*.crc"):
         crc.unlink()
     table = DeltaTable.forPath(spark, str(tmp_path))
     with pytest.raises(DeltaTableException, match="Spark reads no file whose name"):
-        table.toDF().count()
+        table.toDF()
+    for name, is_hidden in ((".a.parquet", True), ("a._COPYING_", True), ("_a=b.parquet", False), ("a.parquet", False)):
+        files = [AddFile(f"folder/{name}", {}, 1, 1, data_change=True)]
+        if is_hidden:
+            with pytest.raises(DeltaTableException):
+                refuse_hidden_files(table.table, files)
+        else:
+            refuse_hidden_files(table.table, files)
 
 
 @pytest.mark.quick

@@ -37,8 +37,7 @@ def ids(folder: Path) -> list[int]:
     return sorted(row["id"] for row in DeltaRsTable(folder).to_pyarrow_table().to_pylist())
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize("partition_by", [None, "p"])
+@pytest.mark.parametrize("partition_by", [None, pytest.param("p", marks=pytest.mark.quick)])
 def test_a_local_table(spark: SparkSession, mounted: Path, tmp_path: Path, partition_by: str | None) -> None:
     """What names the local disk is on it, log and data."""
     rows, path = spark.range(3).selectExpr("id", "'A' AS p"), f"file://{tmp_path}/t"

@@ -58,8 +58,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("partition_by", [None, "p"])
-@pytest.mark.parametrize("properties", [{}, {"delta.enableChangeDataFeed": "true"}])
+@pytest.mark.parametrize(("partition_by", "properties"), [(None, {}), ("p", {"delta.enableChangeDataFeed": "true"})])
 def test_another_disk(
     spark: SparkSession, tmp_path: Path, elsewhere: Path, partition_by: str | None, properties: dict[str, str]
 ) -> None:
