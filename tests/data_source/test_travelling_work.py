@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.data_source.reading import plan_read, schema_of
-from deltamerge.data_source.stream_reading import open_stream
+from deltamerge.data_source.stream_reading import TableStream, open_stream
+from deltamerge.data_source.write_checks import refuse_repeated_names
 from deltamerge.data_source.writing import abort_write, commit_batch, commit_write, plan_write
 from deltamerge.exceptions import (
     DeltaAnalysisException,
@@ -205,6 +207,37 @@ def test_offsets_of_a_stream(tmp_path: Path) -> None:
     assert sum(len(group) for group in again.parts(again.initial_offset(), last)) == 3
 
 
+def test_calls_in_the_order_of_spark_before_4_2(tmp_path: Path) -> None:
+    """The end of the first batch comes first, and no begin of the later ones: no row may be read again."""
+
+    def write(number: int) -> None:
+        writer = TableWriter(*plan_write({"path": str(tmp_path)}, SETTINGS, SCHEMA, overwrite=False))
+        commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(number)]))])
+
+    def ids(stream: TableStream, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[int]:
+        groups = stream.parts(start, end)
+        return [row["id"] for g in groups for found in stream.rows.read(g) for row in found.to_pylist()]
+
+    write(0)
+    stream = open_stream({"path": str(tmp_path)}, SETTINGS, SCHEMA)
+    first = stream.latest_offset()
+    write(1)
+    start = stream.initial_offset()
+    assert ids(stream, start, first) == [0]
+    assert ids(open_stream({"path": str(tmp_path)}, SETTINGS, SCHEMA), start, first) == [0]
+    second = stream.latest_offset()
+    assert ids(stream, first, second) == [1]
+    assert stream.latest_offset() == second
+    write(2)
+    # A query that goes on from its checkpoint.
+    again = open_stream({"path": str(tmp_path)}, SETTINGS, SCHEMA)
+    assert ids(again, second, again.latest_offset()) == [2]
+    # One whose first batch failed.
+    again = open_stream({"path": str(tmp_path)}, SETTINGS, SCHEMA)
+    again.latest_offset()
+    assert ids(again, again.initial_offset(), first) == [0]
+
+
 def test_a_query_that_ended_before_its_first_batch_did(tmp_path: Path) -> None:
     """It reads the rows that the batch had, although Spark asks anew where it begins."""
 
@@ -263,3 +296,11 @@ def test_a_stream_whose_begin_was_cleaned_up(tmp_path: Path) -> None:
     start = {**stream.latest_offset(), "reservoirVersion": 1}
     with pytest.raises(DeltaTableException, match=r"was cleaned up.*with another checkpoint location"):
         stream.latest_offset(start)
+
+
+def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
+    """As spark.sql.caseSensitive allows: the table has room for one of them."""
+    inner = StructType([StructField("s", StructType([StructField("a", LongType()), StructField("A", LongType())]))])
+    for schema in (StructType([*SCHEMA.fields, StructField(SCHEMA.names[0].upper(), LongType())]), inner):
+        with pytest.raises(DeltaAnalysisException, match="DELTA_DUPLICATE_COLUMNS_FOUND"):
+            refuse_repeated_names(schema, str(tmp_path))

@@ -231,7 +231,7 @@ class DeltaTable(TableCommands):
             A frame that stays at that version. Merges, updates and deletes of this object take its columns
             (``table.toDF()["id"]``) as the table's.
         """
-        frame = table_frame(self.table, self.table.snapshot())
+        frame = table_frame(self.table, self.table.snapshot(), is_newest=True)
         frame = frame.alias(self._name[-1]) if self._name else frame
         self._frames.append(frame)
         return frame

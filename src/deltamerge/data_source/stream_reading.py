@@ -32,6 +32,7 @@ from deltamerge.write.overwrite_kind import illegal_option
 
 _MAX_FILES = 1000
 _BEGAN = "began"
+_IS_BEGIN = "isBegin"
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,11 @@ class TableStream:
     """A table as a stream; `read` has the version whose schema the query has.
 
     A query that ended before its first batch did is asked anew where it begins, when the table has grown. Offsets that
-    end a batch say where the query began, so that the first batch has the rows that it had.
+    end a batch say where the query began, so that the first batch has the rows that it had. Before 4.2 Spark asks where
+    the first batch ends before it asks where it begins, and never says where the next one does.
 
     Args:
-        began: Where a new query begins, once Spark has asked.
+        began: Where a new query begins, once that matters.
         is_checked: Whether the schema at the begin of the first batch was looked at.
     """
 
@@ -95,9 +97,12 @@ class TableStream:
 
     def initial_offset(self) -> dict[str, Any]:
         """Return where a new query begins."""
-        began = self._json(self._initial())
-        self.began = began
-        return began
+        return {**self._new_query(), _IS_BEGIN: True}
+
+    def _new_query(self) -> Mapping[str, Any]:
+        if self.began is None:
+            self.began = self._json(self._initial())
+        return self.began
 
     def latest_offset(
         self,
@@ -113,17 +118,17 @@ class TableStream:
             last: Where the last batch ends; None for the end of what the table has now.
             is_limited: Whether a batch whose begin is known has no more files and bytes than the options permit.
         """
+        # Before the end, so that it is not behind it.
+        began = self._new_query() if start is None else start.get(_BEGAN, self.began)
         end = Offset(self.request.snapshot().version + 1, 0, False) if last is None else Offset.of_json(last)
         if start is not None:
             begin = self._checked(start)
             end = self._limited(begin, end) if is_limited else end
-        began = self.began if start is None else start.get(_BEGAN, self.began)
         return self._json(end) if began is None else {**self._json(end), _BEGAN: began}
 
     def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Sequence[FilePart]]:
         """Return what each task reads of a batch."""
-        is_first = _BEGAN in end and _BEGAN not in start
-        begin = self._checked(end[_BEGAN] if is_first else start)
+        begin = self._checked(end.get(_BEGAN, start) if start.get(_IS_BEGIN) else start)
         return self.read.changes([file for _, file in self._between(begin, Offset.of_json(end))])
 
     def _checked(self, start: Mapping[str, Any]) -> Offset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.file_types import arrow_schema
-from deltamerge.spark.nested_types import contains, matching_inner_types
+from deltamerge.spark.nested_types import all_types, contains, matching_inner_types
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.table_columns import padded
 from deltamerge.workers.widening import can_widen
@@ -69,8 +70,23 @@ def check_conditions(
     return tuple(found)
 
 
+def refuse_repeated_names(given: StructType, table: str) -> None:
+    """Refuse a frame, or a struct in it, with names that differ in case only, as spark.sql.caseSensitive allows."""
+    for struct in all_types(given):
+        counts = Counter(name.lower() for name in struct.names) if isinstance(struct, StructType) else Counter()
+        repeated = ", ".join(name for name, count in counts.items() if count > 1)
+        if repeated:
+            raise DeltaAnalysisException(
+                "DELTA_DUPLICATE_COLUMNS_FOUND",
+                f"Found duplicate column(s) in the frame for table {table}: {repeated}. Its names may not differ in "
+                "case only: rename one. Nothing was written.",
+                parameters={"coltype": "in the frame", "duplicateCols": repeated},
+            )
+
+
 def check_columns(definition: TableDefinition, given: StructType, table: str) -> None:
-    """Refuse a frame whose columns the table lacks, or has with types that do not take their values."""
+    """Refuse a frame whose columns the table lacks, has with types that do not take their values, or has once."""
+    refuse_repeated_names(given, table)
     unknown = unknown_fields(given, definition.schema, case_sensitive=False)
     if unknown:
         raise DeltaAnalysisException(

@@ -9,6 +9,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.char_padding import frame_metadata
+from deltamerge.scan.table_reads import NEWEST_VERSION
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_reading, session_settings
@@ -16,8 +17,14 @@ from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import quote
 
 
-def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None) -> DataFrame:
-    """Return a version of a table; the frame stays at this version."""
+def table_frame(
+    table: Table, snapshot: Snapshot, files: FileTable | None = None, *, is_newest: bool = False
+) -> DataFrame:
+    """Return a version of a table; the frame stays at this version.
+
+    Args:
+        is_newest: Whether it was read as the table's newest version: what it is written over must be the same.
+    """
     schema = spark_schema(snapshot)
     if not schema.fields:
         raise DeltaAnalysisException(
@@ -29,7 +36,8 @@ def table_frame(table: Table, snapshot: Snapshot, files: FileTable | None = None
     with session_settings(table.spark, for_reading(table.spark)):
         extra = ScanColumns.beside(schema.names)
         read = snapshot.files if files is None else files
-        frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True)
+        marks = {NEWEST_VERSION: str(snapshot.version)} if is_newest else {}
+        frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True, marks=marks)
     return frame.select(*(_described(field) for field in schema.fields))
 
 

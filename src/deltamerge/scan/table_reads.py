@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 JavaObject: TypeAlias = Any
 
+NEWEST_VERSION = "deltamerge.newestVersion"
+"""An option of a reader that means nothing to Spark: the version of a table that was its newest then."""
+
 _SOURCES = "org.apache.spark.sql.execution.datasources."
 _READ_NOTHING = frozenset({"LocalRelation", "OneRowRelation", "Range", "EmptyRelation", "CTERelationRef"})
 """Leaves without files of their own; what a CTERelationRef stands for is in the plan, too."""
@@ -74,6 +77,43 @@ def surely_reads_table(frame: DataFrame, table: Table) -> bool:
         java: Any = frame._jdf.queryExecution().analyzed()
         places = [place for leaf in _leaves(java) for place in _places_of(leaf, spark)]
     return any(may_be_below(place, root) for place in places)
+
+
+def version_read(frame: DataFrame, table: Table) -> int | None:
+    """Return the oldest version of a table that a frame has read as the newest; None where it has read none."""
+    root, spark = table.store.absolute(""), frame.sparkSession
+    if is_connect(spark):
+        plan: Any = frame
+        found = list(_marked_in_connect_plan(plan._plan, root))
+    else:
+        java: Any = frame._jdf.queryExecution().analyzed()
+        found = [version for leaf in _leaves(java) if (version := _marked(leaf, root)) is not None]
+    return min(found, default=None)
+
+
+def _marked(leaf: JavaObject, root: str) -> int | None:
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    relation = leaf.relation()
+    if relation.getClass().getName() != f"{_SOURCES}HadoopFsRelation":
+        return None
+    version = relation.options().get(NEWEST_VERSION)
+    is_own = version.isDefined() and _files_may_be_below(relation.location(), root)
+    return int(version.get()) if is_own else None
+
+
+def _marked_in_connect_plan(plan: object, root: str) -> Iterator[int]:
+    if isinstance(plan, (list, tuple)):
+        for part in plan:
+            yield from _marked_in_connect_plan(part, root)
+    elif type(plan).__module__ == "pyspark.sql.connect.plan":
+        made: Any = plan
+        is_read = type(plan).__name__ == "DataSource"
+        version = (made._options or {}).get(NEWEST_VERSION) if is_read else None
+        if version is not None and any(may_be_below(path, root) for path in made._paths or ()):
+            yield int(version)
+        if not is_read:
+            yield from _marked_in_connect_plan(list(vars(plan).values()), root)
 
 
 def has_hidden_reads(frame: DataFrame) -> bool:

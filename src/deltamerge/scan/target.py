@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -51,6 +52,9 @@ _CHECKSUMS = "parquet.page.verify-checksum.enabled"
 _MOST_SCANS = 16
 
 
+NO_MARKS: Mapping[str, str] = MappingProxyType({})
+
+
 @dataclass(frozen=True)
 class ScanColumns:
     """The names of a scan's additional columns.
@@ -78,6 +82,7 @@ def target_frame(
     extra: ScanColumns,
     *,
     as_declared: bool = False,
+    marks: Mapping[str, str] = NO_MARKS,
 ) -> DataFrame:
     """Read files of a table without the rows that deletion vectors delete.
 
@@ -87,6 +92,7 @@ def target_frame(
         extra: Names for the file and position of each row.
         as_declared: Whether columns have the schema's comments, and are not nullable where it says so and the session
             is a classic one. Spark then relies on there being no NULL.
+        marks: Options of Spark's reader that mean nothing to it, by which the frame's plan is known later.
 
     Returns:
         The table's columns in the schema's order, then file name and row index.
@@ -102,7 +108,7 @@ def target_frame(
     refuse_hidden_files(table, files)
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     frames = [
-        _frame_of(table, _FileColumns(schema, partition_columns, mode, found, as_declared), group, extra)
+        _frame_of(table, _FileColumns(schema, partition_columns, mode, found, as_declared, marks), group, extra)
         for found, group in fields_of_files(table, schema, partition_columns, files, mode)
     ]
     return reduce(lambda left, right: left.union(right), frames)
@@ -121,6 +127,7 @@ class _FileColumns:
     mode: str
     data: tuple[T.StructField, ...]
     as_declared: bool
+    marks: Mapping[str, str]
 
     @property
     def data_fields(self) -> list[T.StructField]:
@@ -185,7 +192,7 @@ def _read(
     reader = table.spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
     if conf_value(table.spark, _CHECKSUMS) is None:
         reader = reader.option(_CHECKSUMS, True)
-    reader = reader.schema(T.StructType(list(fields)))
+    reader = reader.options(**columns.marks).schema(T.StructType(list(fields)))
     if base_path is not None:
         reader = reader.option("basePath", uri_of(base_path))
     with naming_missing_files(table.name):

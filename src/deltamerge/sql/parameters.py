@@ -52,7 +52,9 @@ def literal(value: object) -> str:
         # After a minus a second one would begin a comment.
         return f"({number})" if number.startswith("-") else number
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        # Whether Spark takes a backslash for one depends on a setting, and `${name}` in SQL is a setting's value.
+        is_plain = not ("'" in value or "\\" in value or "${" in value)
+        return f"'{value}'" if is_plain else f"CAST(X'{value.encode().hex()}' AS STRING)"
     if isinstance(value, (bytes, bytearray)):
         return f"X'{value.hex()}'"
     if isinstance(value, dt.datetime):

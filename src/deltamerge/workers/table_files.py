@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -247,10 +246,12 @@ def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[t
         yield (), table
         return
     encoded = [key.dictionary_encode() for key in keys]
-    codes = [pc.fill_null(each.indices, -1).to_numpy(zero_copy_only=False) for each in encoded]
-    sizes = [len(each.dictionary) + 1 for each in encoded]
-    combined = reduce(lambda left, right: left * right[1] + right[0] + 1, zip(codes, sizes, strict=True), np.int64(0))
-    numbers, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+    codes = [pc.fill_null(each.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64) for each in encoded]
+    numbers, first, inverse = np.unique(codes[0], return_index=True, return_inverse=True)
+    for code in codes[1:]:
+        # Numbered anew with each column: a product of all sizes could be beyond 64 bits.
+        combined = inverse * (int(code.max(initial=-1)) + 2) + code + 1
+        numbers, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
     values = [
         [None if code < 0 else each.dictionary[int(code)].as_py() for code in of_column[first]]
         for each, of_column in zip(encoded, codes, strict=True)

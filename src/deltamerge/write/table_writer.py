@@ -18,7 +18,7 @@ from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, material
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.schema import lower_case
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.scan.table_reads import reads_table, surely_reads_table
+from deltamerge.scan.table_reads import reads_table, surely_reads_table, version_read
 from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
@@ -108,7 +108,7 @@ def create_table(
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
         return
-    before = table.snapshot() if exists else None
+    before = snapshot_read(table, rows) if exists else None
     definition = _prepared_definition(table, definition)
     if rows is None:
         check_identity_columns(definition.schema, definition.partition_columns)
@@ -245,7 +245,9 @@ def write_table(
     )
     exists = table_exists(table.store)
     transaction = asked.notes.transaction
-    before = table.snapshot() if exists and (transaction is not None or asked.kind != "error") else None
+    before = None
+    if exists and (transaction is not None or asked.kind != "error"):
+        before = table.snapshot() if asked.kind == "append" else snapshot_read(table, frame)
     if before is not None and transaction is not None and transaction.is_in(before):
         return None
     if exists and asked.kind == "error":
@@ -262,6 +264,16 @@ def write_table(
     properties = asked.set_properties if exists else asked.properties
     definition = new_definition(before, table.name, schema, asked.partition_columns, properties, defaults)
     return _write_definition(table, frame, before, definition, asked, on_commit=on_commit)
+
+
+def snapshot_read(table: Table, rows: DataFrame | None) -> Snapshot:
+    """Return the version that rows which take a table's place were read from, else the newest.
+
+    What others have committed since the rows were read is then a conflict.
+    """
+    newest = table.snapshot()
+    read = None if rows is None else version_read(rows, table)
+    return newest if read is None or read >= newest.version else table.snapshot(read)
 
 
 def _check_clustering(before: Snapshot, asked: FrameWrite) -> None:

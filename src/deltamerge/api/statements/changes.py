@@ -154,14 +154,14 @@ def insert_frame(
 
 def _check_named(statement: InsertRows, known: Mapping[str, str]) -> None:
     """Refuse columns that a statement names and the table lacks: only those of the rows are added."""
-    named = [parts[-1] for parts in statement.columns] + [name for name, _ in statement.partition]
-    for name in named:
-        if name.lower() not in known:
-            choice = ", ".join(map(quote, known.values()))
+    named = [*statement.columns, *((name,) for name, _ in statement.partition)]
+    for parts in named:
+        if len(parts) > 1 or parts[0].lower() not in known:
+            choice, shown = ", ".join(map(quote, known.values())), quote_name(parts)
             raise DeltaAnalysisException(
                 "UNRESOLVED_COLUMN.WITH_SUGGESTION",
-                f"A column with name {quote(name)} cannot be resolved. Did you mean one of the following? [{choice}].",
-                parameters={"objectName": quote(name), "proposal": choice},
+                f"A column with name {shown} cannot be resolved. Did you mean one of the following? [{choice}].",
+                parameters={"objectName": shown, "proposal": choice},
             )
 
 

@@ -39,7 +39,10 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
         sql, args = bind_parameters(sql, args), None
     named = _named(tables, sql)
     references = find_table_references(sql, named)
-    frames: dict[str, Any] = {f"deltamerge_source_{i}": _frame(tables, r, named) for i, r in enumerate(references)}
+    newest: dict[str, DataFrame] = {}
+    frames: dict[str, Any] = {
+        f"deltamerge_source_{i}": _frame(tables, r, named, newest) for i, r in enumerate(references)
+    }
     if not frames and not given:
         return tables.spark.sql(sql, args) if args is not None else tables.spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
@@ -75,11 +78,23 @@ def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
     return found
 
 
-def _frame(tables: Tables, reference: TableReference, named: dict[str, DeltaTable]) -> DataFrame:
+def _frame(
+    tables: Tables, reference: TableReference, named: dict[str, DeltaTable], newest: dict[str, DataFrame]
+) -> DataFrame:
+    """Return what a reference reads.
+
+    Args:
+        newest: The frames of tables' newest versions, by location: a query reads one version of each.
+    """
     name = reference.path_or_name
     if reference.boundaries is not None:
         table = tables.at(name) if reference.kind == "path" else tables.open(TableName.of(parse_name(name)))
         return tables.changes(table, reference.boundaries)
     table = tables.at(name) if reference.kind == "path" else named[name]
     is_latest = reference.version is None and reference.timestamp is None
-    return tables.version(table, None if is_latest else TimeTravel(reference.version, reference.timestamp))
+    if not is_latest:
+        return tables.version(table, TimeTravel(reference.version, reference.timestamp))
+    location = table.table.location
+    if location not in newest:
+        newest[location] = tables.version(table, None)
+    return newest[location]

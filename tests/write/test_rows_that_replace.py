@@ -1,0 +1,60 @@
+"""Rows that were read from the table which they replace: what others have committed since is a conflict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from deltamerge import DeltaTable, write_delta
+from deltamerge.api.write_delta import write_frame
+from deltamerge.exceptions import DeltaConcurrentModificationException
+from deltamerge.spark.table import open_table
+from deltamerge.sql.merge_ast import Expression
+from deltamerge.write.table_writer import FrameWrite
+
+KINDS = {
+    "overwrite": FrameWrite("overwrite"),
+    "dynamic": FrameWrite("dynamic"),
+    "where": FrameWrite("replace_where", Expression("id >= 0")),
+    "schema": FrameWrite("overwrite_schema", partition_columns=("p",)),
+}
+
+
+def write(rows: DataFrame, path: Path, kind: str) -> None:
+    write_frame(open_table(rows.sparkSession, str(path)), rows, KINDS[kind])
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> DeltaTable:
+    write_delta(spark.range(3).selectExpr("id", "0 AS p", "'a' AS v"), str(tmp_path), partition_by="p")
+    return DeltaTable.forPath(spark, str(tmp_path))
+
+
+def append(spark: SparkSession, path: Path) -> None:
+    write_delta(spark.range(7, 8).selectExpr("id", "0 AS p", "'b' AS v"), str(path), mode="append")
+
+
+@pytest.mark.quick
+def test_another_writers_rows(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    for kind in KINDS:
+        rows = table.toDF().where("id < 9")
+        append(spark, tmp_path)
+        before = table.toDF().count()
+        with pytest.raises(DeltaConcurrentModificationException):
+            write(rows, tmp_path, kind)
+        assert table.toDF().count() == before
+
+
+def test_rows_of_the_newest_version(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    for kind in KINDS:
+        write(table.toDF().where("id <> 1"), tmp_path, kind)
+        assert sorted(row["id"] for row in table.toDF().collect()) == [0, 2]
+
+
+def test_an_earlier_version_is_put_back(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    rows = table.at(version=0)
+    append(spark, tmp_path)
+    write_delta(rows, str(tmp_path), mode="overwrite")
+    assert sorted(row["id"] for row in table.toDF().collect()) == [0, 1, 2]
