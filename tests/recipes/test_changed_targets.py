@@ -172,3 +172,21 @@ def test_another_order_than_the_logs(spark: SparkSession, tmp_path: Path, sequen
     with pytest.raises(DeltaAnalysisException, match="in the order of n, m, not of"):
         apply_changes(path, source, "id", sequence, except_columns=["n", "m"])
     assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [("DATE'2024-01-01'", "TIMESTAMP'2024-01-02 03:00:00'"), ("1L", "CAST(2.5 AS DECIMAL(10, 2))"), ("1.5F", "2.5D")],
+)
+def test_a_sequence_that_would_be_cut(spark: SparkSession, tmp_path: Path, before: str, then: str) -> None:
+    """Different changes would get one sequence, and which of them counts were chance."""
+    queries = [f"SELECT 1 AS id, 'x' AS v, {sequence} AS n" for sequence in (before, then)]
+    apply_changes(str(tmp_path / "t"), spark.sql(queries[0]), "id", "n", except_columns="n")
+    scd2(str(tmp_path / "h"), spark.sql(queries[0]), "id", effective_at="n")
+    if before != "1.5F":
+        # A log's FLOAT becomes a DOUBLE.
+        with pytest.raises(DeltaAnalysisException, match="would cut"):
+            apply_changes(str(tmp_path / "t"), spark.sql(queries[1]), "id", "n", except_columns="n")
+    with pytest.raises(DeltaAnalysisException, match="would cut"):
+        scd2(str(tmp_path / "h"), spark.sql(queries[1]), "id", effective_at="n")
+    assert rows_of(DeltaTable.forPath(spark, str(tmp_path / "t")).toDF()) == [(1, "x")]

@@ -49,6 +49,7 @@ from deltamerge.recipes.targets import (
     place_of_target,
     type_of_value,
 )
+from deltamerge.recipes.values import loses_part
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
@@ -426,6 +427,14 @@ class _Follower:
         if self.history is None:
             return sequence_field(self.source, self.feed)
         begin = column_of(target, self.history.valid_from, "valid_from", "the target", self._case_sensitive)
+        given = sequence_field(self.source, self.feed).dataType
+        if loses_part(given, begin.dataType):
+            raise DeltaAnalysisException(
+                "DELTA_ILLEGAL_USAGE",
+                f"The target's column {begin.name} is {begin.dataType.simpleString().upper()}, which would cut values "
+                f"of {given.simpleString().upper()} in {self.feed.argument}, so that different changes had one time. "
+                "Cast them, or give the column their type. Nothing was written.",
+            )
         return StructField(SEQUENCE, begin.dataType)
 
     def _rules(self, columns: Sequence[StructField]) -> FoldRules:

@@ -16,6 +16,7 @@ from deltamerge.log.features.type_widening import ALWAYS
 from deltamerge.log.features.type_widening import ENABLED as WIDENS
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, in_type
+from deltamerge.recipes.values import loses_part
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.spark.session import merge_conf
@@ -112,8 +113,15 @@ def _check_keys(log: DeltaTable, logged: Sequence[str], keys: Sequence[str]) -> 
 
 
 def _check_sequence(log: DeltaTable, logged: DataType, given: DataType) -> None:
-    """Refuse the columns of a sequence in another order: structs are compared field by field."""
+    """Refuse a sequence whose values the log would cut, or whose columns are in another order than before."""
     if not (isinstance(given, StructType) and isinstance(logged, StructType)):
+        if loses_part(given, logged) and _widened(logged, given) != given:
+            raise DeltaAnalysisException(
+                "DELTA_ILLEGAL_USAGE",
+                f"The change log {log.table.name} has the sequence as {logged.simpleString().upper()}, which would cut "
+                f"values of {given.simpleString().upper()}, so that different changes had one sequence. Cast it as "
+                "before, or give another change_log. Nothing was written.",
+            )
         return
     names, before = folded(given.names), folded(logged.names)
     if names != before and not set(names).isdisjoint(before):
@@ -123,6 +131,12 @@ def _check_sequence(log: DeltaTable, logged: DataType, given: DataType) -> None:
             f"{', '.join(given.names)}. Give the same columns in this order, or another change_log. Nothing was "
             "written.",
         )
+
+
+def _widened(logged: DataType, given: DataType) -> DataType:
+    """Return the type that a log's sequence gets where it becomes as wide as one that is given."""
+    known, further = (StructType([StructField(SEQUENCE, kind)]) for kind in (logged, given))
+    return evolved_schema(known, further, [(SEQUENCE,)], case_sensitive=False, widening=ALWAYS)[SEQUENCE].dataType
 
 
 def _found(row: StructType, name: str) -> str | None:

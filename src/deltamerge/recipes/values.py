@@ -6,13 +6,40 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql.types import DataType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+)
 
 from deltamerge.merge.source.rows_at_fault import may_not_fit, unfit_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
 from deltamerge.write.stored_values import stored_sql
+
+_FRACTIONS = (DoubleType, FloatType)
+
+
+def loses_part(given: DataType, wanted: DataType) -> bool:
+    """Return whether a cast between two types cuts values without an error: a time's clock, a number's fraction."""
+    if isinstance(given, (TimestampType, TimestampNTZType)):
+        return isinstance(wanted, DateType)
+    if isinstance(wanted, FloatType):
+        return isinstance(given, (DoubleType, DecimalType))
+    if isinstance(wanted, (IntegralType, DecimalType)):
+        digits = given.scale if isinstance(given, DecimalType) else 0
+        return isinstance(given, _FRACTIONS) or digits > (wanted.scale if isinstance(wanted, DecimalType) else 0)
+    return False
 
 
 @dataclass(frozen=True)
