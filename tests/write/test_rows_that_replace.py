@@ -42,7 +42,7 @@ def test_another_writers_rows(spark: SparkSession, tmp_path: Path, table: DeltaT
         rows = table.toDF().where("id < 9")
         append(spark, tmp_path)
         before = table.toDF().count()
-        with pytest.raises(DeltaConcurrentModificationException):
+        with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
             write(rows, tmp_path, kind)
         assert table.toDF().count() == before
 
@@ -58,3 +58,17 @@ def test_an_earlier_version_is_put_back(spark: SparkSession, tmp_path: Path, tab
     append(spark, tmp_path)
     write_delta(rows, str(tmp_path), mode="overwrite")
     assert sorted(row["id"] for row in table.toDF().collect()) == [0, 1, 2]
+
+
+def test_partitions_that_others_have_not_changed(spark: SparkSession, tmp_path: Path) -> None:
+    """One frame may replace one partition after the other."""
+    write_delta(spark.range(6).selectExpr("id", "id % 3 AS p"), str(tmp_path), partition_by="p")
+    table = DeltaTable.forPath(spark, str(tmp_path))
+    rows = table.toDF()
+    for p in range(3):
+        asked = FrameWrite("replace_where", Expression(f"p = {p}"))
+        of_partition = rows.where(f"p = {p}").selectExpr("id + 10 AS id", "p")
+        write_frame(open_table(spark, str(tmp_path)), of_partition, asked)
+    assert sorted(row["id"] for row in table.toDF().collect()) == list(range(10, 16))
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        write_frame(open_table(spark, str(tmp_path)), rows.where("p = 0"), FrameWrite("dynamic"))

@@ -20,8 +20,9 @@ from deltamerge.write.data_files import change_folder, removing_leftovers
 from deltamerge.write.frame_rows import write_fitted
 from deltamerge.write.layout import data_folder
 from deltamerge.write.overwrite_kind import illegal_option
+from deltamerge.write.stale_rows import refuse_stale_rows
 from deltamerge.write.table_commits import changed_metadata, write_parameters
-from deltamerge.write.table_writer import FrameWrite, snapshot_read, written_definition
+from deltamerge.write.table_writer import FrameWrite, written_definition
 
 
 def replaces_rows(snapshot: Snapshot, condition: Expression) -> bool:
@@ -40,12 +41,13 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     Returns:
         The version that was made, or None where the table has the transaction already.
     """
-    snapshot, condition, notes = snapshot_read(table, frame), asked.condition, asked.notes
+    snapshot, condition, notes = table.snapshot(), asked.condition, asked.notes
     assert condition is not None
     if not asked.data_change:
         raise illegal_option("dataChange", "false", "which goes with replaceWhere only on partition columns")
     if notes.transaction is not None and notes.transaction.is_in(snapshot):
         return None
+    refuse_stale_rows(table, snapshot, frame)
     definition = written_definition(snapshot, table.name, asked, frame.schema, merge_conf(table.spark))
     folder = data_folder(definition.properties)
     has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"

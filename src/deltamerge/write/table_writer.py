@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, material
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.schema import lower_case
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.scan.table_reads import reads_table, surely_reads_table, version_read
+from deltamerge.scan.table_reads import reads_table, surely_reads_table
 from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
@@ -45,6 +46,7 @@ from deltamerge.write.layout import data_folder
 from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
 from deltamerge.write.schema_evolution import evolved_definition
+from deltamerge.write.stale_rows import partitions_of, refuse_stale_rows
 from deltamerge.write.table_commits import (
     Destination,
     HistoryEntry,
@@ -108,7 +110,7 @@ def create_table(
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
         return
-    before = snapshot_read(table, rows) if exists else None
+    before = table.snapshot() if exists else None
     definition = _prepared_definition(table, definition)
     if rows is None:
         check_identity_columns(definition.schema, definition.partition_columns)
@@ -245,9 +247,7 @@ def write_table(
     )
     exists = table_exists(table.store)
     transaction = asked.notes.transaction
-    before = None
-    if exists and (transaction is not None or asked.kind != "error"):
-        before = table.snapshot() if asked.kind == "append" else snapshot_read(table, frame)
+    before = table.snapshot() if exists and (transaction is not None or asked.kind != "error") else None
     if before is not None and transaction is not None and transaction.is_in(before):
         return None
     if exists and asked.kind == "error":
@@ -264,16 +264,6 @@ def write_table(
     properties = asked.set_properties if exists else asked.properties
     definition = new_definition(before, table.name, schema, asked.partition_columns, properties, defaults)
     return _write_definition(table, frame, before, definition, asked, on_commit=on_commit)
-
-
-def snapshot_read(table: Table, rows: DataFrame | None) -> Snapshot:
-    """Return the version that rows which take a table's place were read from, else the newest.
-
-    What others have committed since the rows were read is then a conflict.
-    """
-    newest = table.snapshot()
-    read = None if rows is None else version_read(rows, table)
-    return newest if read is None or read >= newest.version else table.snapshot(read)
 
 
 def _check_clustering(before: Snapshot, asked: FrameWrite) -> None:
@@ -313,6 +303,8 @@ def _write_definition(
     on_commit: OnCommit = lambda _, __: None,
 ) -> int:
     protocol_of(before, definition)
+    if before is not None:
+        refuse_stale_rows(table, before, frame)
     folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder, asked.file_options)
@@ -341,6 +333,10 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
+        gone = replaced(written)
+        if gone is not None:
+            places = None if is_overwrite else partitions_of(chain(gone.files.add_files(), written.files))
+            refuse_stale_rows(table, snapshot, frame, places)
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
@@ -351,7 +347,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
             definition,
             protocol,
             written,
-            replaced(written),
+            gone,
             condition,
             is_dynamic,
             names,
