@@ -27,8 +27,6 @@ from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
 from deltamerge.write.stored_values import stored_sql
 
-_FRACTIONS = (DoubleType, FloatType)
-
 
 def loses_part(given: DataType, wanted: DataType) -> bool:
     """Return whether a cast between two types cuts values without an error: a time's clock, a number's fraction."""
@@ -37,8 +35,8 @@ def loses_part(given: DataType, wanted: DataType) -> bool:
     if isinstance(wanted, FloatType):
         return isinstance(given, (DoubleType, DecimalType))
     if isinstance(wanted, (IntegralType, DecimalType)):
-        digits = given.scale if isinstance(given, DecimalType) else 0
-        return isinstance(given, _FRACTIONS) or digits > (wanted.scale if isinstance(wanted, DecimalType) else 0)
+        before, after = (kind.scale if isinstance(kind, DecimalType) else 0 for kind in (given, wanted))
+        return isinstance(given, (DoubleType, FloatType)) or before > after
     return False
 
 

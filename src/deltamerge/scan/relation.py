@@ -23,7 +23,7 @@ def table_frame(
     """Return a version of a table; the frame stays at this version.
 
     Args:
-        is_newest: Whether it was read as the table's newest version: what it is written over must be the same.
+        is_newest: Whether it was read as the table's newest version, so that what it may replace is of that version.
     """
     schema = spark_schema(snapshot)
     if not schema.fields:

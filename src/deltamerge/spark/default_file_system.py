@@ -17,7 +17,7 @@ _KEY = "fs.defaultFS"
 # Of no file.
 _NAME = f"deltamerge-{uuid.uuid4().hex}"
 # The server logs an error with each analysis that finds none, so that a session asks once.
-_bases: WeakKeyDictionary[SparkSession, dict[tuple[str, str | None], str | None]] = WeakKeyDictionary()
+_bases: WeakKeyDictionary[SparkSession, dict[tuple[str, str | None], str]] = WeakKeyDictionary()
 
 ROOT = "deltamerge.root"
 WORKING_FOLDER = "deltamerge.workingFolder"
@@ -81,11 +81,12 @@ def _base_by_analysis(spark: SparkSession, root: str) -> str | None:
     """Look for a file that does not exist: the server's Hadoop settings show in the error alone."""
     known, key = _bases.setdefault(spark, {}), (root, conf_value(spark, _KEY))
     if key not in known:
-        known[key] = None
         with errors_not_logged():
             try:
                 spark.read.format("text").load(root + _NAME).schema  # noqa: B018
             except PySparkException as error:
                 found = (error.getMessageParameters() or {}).get("path", "")
-                known[key] = found.removesuffix(_NAME) if found.endswith(_NAME) else None
-    return known[key]
+                # Any other error says nothing of it, and may be another one the next time.
+                if found.endswith(_NAME):
+                    known[key] = found.removesuffix(_NAME)
+    return known.get(key)
