@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SHORT = DELTAMERGE_TEST_JAVA=-XX:TieredStopAtLevel=1
 
 # In a run of half an hour it does, with one thread of its own kind.
-LONG = DELTAMERGE_TEST_JAVA=-XX:CICompilerCount=2
+LONG = DELTAMERGE_TEST_JAVA="-XX:TieredStopAtLevel=4 -XX:CICompilerCount=2"
 
 # Random merges beside delta-spark: how many, and the seed of the first.
 MERGES = 100
@@ -42,7 +42,7 @@ EXECUTOR_KILLS = 10
 # Merges in one session, of which nothing may be left in memory.
 SESSION_MERGES = 1000
 
-.PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden versions package recipes docs lint types check bench-small bench-log bench bench-all lock clean
+.PHONY: help setup demo coverage examples torture oracle record tables matrix corpus model test test-all test-slow test-connect test-oracle test-golden archive versions package recipes docs lint types check bench-small bench-log bench bench-all lock clean
 
 help:
 	@echo "make demo          one MERGE on a year of flights, explained"
@@ -90,13 +90,17 @@ test-all: setup
 	$(SHORT) $(PYTEST) -q $(SHARED) -m "not connect and not oracle"
 	@$(MAKE) test-connect
 
-test-slow: setup
+# Where most tests start sessions of their own, which read Spark's classes from it.
+archive: setup
+	@$(PYTHON) tests/class_archive.py
+
+test-slow: archive
 	$(LONG) $(PYTEST) -q $(SHARED) -m "(not quick or slow) and not connect and not oracle"
 
-test-connect: setup
+test-connect: archive
 	$(SHORT) DELTAMERGE_TEST_MODE=connect $(PYTEST) -q $(SHARED) -m "not oracle"
 
-test-oracle: setup
+test-oracle: archive
 	$(SHORT) $(PYTEST) -q $(SHARED) -m "oracle and not matrix"
 
 test-golden: setup

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 import hypothesis
 import pytest
 
+from class_archive import use_in_processes
 from combinations import ALL
 from corpus.deltamerge_engine import is_ci
 from oracle.client import LineProcess, start_oracle
@@ -104,6 +105,7 @@ def _meets_the_session(item: pytest.Item) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Starts the server that all processes of this run share over Connect: one JVM is sooner warm than two."""
+    use_in_processes()
     if not CONNECT or hasattr(config, "workerinput") or config.option.collectonly:
         return
     running = ExitStack()

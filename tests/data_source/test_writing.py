@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.sql import functions as F
 
+from corpus.runner import settings
 from deltamerge import DeltaTable, write_delta
 
 if TYPE_CHECKING:
@@ -119,6 +120,31 @@ def test_partitions(registered: SparkSession, tmp_path: Path) -> None:
         write(frame, path, "overwrite", replaceWhere="id = 1")
     with pytest.raises(Exception, match="DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE"):
         write(frame, path, replaceWhere="p = 1")
+
+
+def test_overwrite_mode_and_time_zone_are_those_of_the_query(registered: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write(registered.sql("SELECT id, id % 2 AS p FROM range(4)"), path, partitionBy="p")
+    moved = registered.sql("SELECT id + 10 AS id, 1L AS p FROM range(2)")
+    with settings(registered, {"spark.sql.sources.partitionOverwriteMode": "dynamic"}):
+        write(moved, path, "overwrite")
+        assert ids(registered, path) == [0, 2, 10, 11]
+        write(moved.limit(0), path, "overwrite")
+        assert ids(registered, path) == [0, 2, 10, 11]
+        write(moved.limit(1), path, "overwrite", partitionOverwriteMode="static")
+        assert ids(registered, path) == [10]
+    write(moved, path, "overwrite")
+    assert ids(registered, path) == [10, 11]
+
+    by_time = tmp_path / "times"
+    write(registered.sql("SELECT 1L AS id, TIMESTAMP'2024-05-01 12:00:00' AS t"), by_time, partitionBy="t")
+    with settings(registered, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        assert ids(registered, path) == [10, 11]
+        with pytest.raises(Exception, match="DELTAMERGE_TIME_ZONE_CHANGED"):
+            ids(registered, by_time)
+        with pytest.raises(Exception, match="DELTAMERGE_TIME_ZONE_CHANGED"):
+            write(registered.sql("SELECT 2L AS id, current_timestamp() AS t"), by_time)
+    assert ids(registered, by_time) == [1]
 
 
 @pytest.mark.sessions

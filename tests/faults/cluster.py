@@ -18,6 +18,7 @@ import pyspark
 from deltalake import DeltaTable as DeltaRs
 from deltalake import QueryBuilder, write_deltalake
 
+from class_archive import java_options
 from faults import points
 from faults.test_killed_merge import strays
 from merge.tables import DRIVER_BYTES, EXECUTOR, latest_version
@@ -25,7 +26,7 @@ from oracle.client import LineProcess
 
 TESTS = Path(__file__).parents[1]
 OLD_ROWS, OLD_FILES = 400, 4
-JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+JAVA = java_options()
 SETTINGS = {
     "spark.master": "local-cluster[2,1,1024]",
     "spark.driver.memory": "1g",

@@ -21,6 +21,7 @@ from deltamerge.write.layout import bytes_of
 from deltamerge.write.overwrite_kind import illegal_option
 
 _HADOOP = "spark.hadoop."
+_TIMESTAMPS = ("timestampasof", "startingtimestamp", "endingtimestamp")
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,11 @@ class Request:
             "'2024-05-01 12:30:00', or with its offset as '2024-05-01 12:30:00+02:00'.",
             parameters={"expr": f"'{value}'"},
         )
+
+    @property
+    def gives_timestamps(self) -> bool:
+        """Whether an option is a timestamp."""
+        return not self.options.keys().isdisjoint(_TIMESTAMPS)
 
     def setting_bytes(self, name: str, default: int) -> int:
         value = self.settings.get(name)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampType
 
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths, limited
@@ -42,6 +42,7 @@ from deltamerge.write.data_files import (
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.layout import data_folder, target_file_size
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE
 from deltamerge.write.partition_overwrite import of_same_partitions, replaced_among
 from deltamerge.write.property_names import default_properties
 from deltamerge.write.table_commits import (
@@ -173,6 +174,7 @@ def _rows_to_write(
             lengths[column.name] = length[1]
     codec = request.options.get("compression", request.settings.get("spark.sql.parquet.compression.codec", "snappy"))
     constraints = constraints_of(definition.schema, definition.properties)
+    partition_types = [each.dataType for each in definition.schema if each.name in definition.partition_columns]
     return RowsToWrite(
         files=request.files,
         table=request.path,
@@ -193,6 +195,7 @@ def _rows_to_write(
         },
         metadata={SPARK_VERSION: request.settings.get("spark.version", "").encode()},
         frame_schema=arrow_schema(given),
+        time_zone=request.conf.session_time_zone if TimestampType() in partition_types else None,
     )
 
 
@@ -208,8 +211,13 @@ def _target(request: Request, definition: TableDefinition, folder: str) -> Write
 
 def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
     found = WritePlan.of_json(plan)
-    request = Request(found.options, settings)
-    _commit(found, request, messages, asked_write(request, found.kind != "append"))
+    # The session's mode may have changed since it was registered.
+    modes = {message.overwrite_mode for message in messages if message is not None}
+    request = Request(found.options, {**settings, PARTITION_OVERWRITE_MODE: modes.pop() or "static"})
+    asked = asked_write(request, found.kind != "append")
+    if asked.kind in ("dynamic", "overwrite") and found.partition_columns:
+        found = replace(found, kind=asked.kind)
+    _commit(found, request, messages, asked)
 
 
 def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: int) -> None:

@@ -27,7 +27,6 @@ _KEYS = (
     "spark.sql.files.openCostInBytes",
     "spark.sql.parquet.compression.codec",
     "spark.sql.session.timeZone",
-    "spark.sql.sources.partitionOverwriteMode",
     "spark.sql.storeAssignmentPolicy",
 )
 # They change from write to write, and the source would go on with what they were.

@@ -26,6 +26,8 @@ with suppress(ImportError):
     limits = importlib.import_module("pyspark.sql.streaming.datasource")
 
 PUSHES_FILTERS = "spark.sql.python.filterPushdown.enabled"
+_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+_TIME_ZONE = "spark.sql.session.timeZone"
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -166,12 +168,14 @@ class Written(datasource.WriterCommitMessage):
     Args:
         plan: What the write is to commit, for the driver.
         query: The id of the streaming query; None outside of one.
+        overwrite_mode: The setting of this name in the session that writes; None where it is not set there.
     """
 
-    def __init__(self, parts: Sequence[WrittenPart], plan: str, query: str | None) -> None:
+    def __init__(self, parts: Sequence[WrittenPart], plan: str) -> None:
         self.parts = [dict(vars(part)) for part in parts]
         self.plan = plan
-        self.query = query
+        self.query = _property(_QUERY_ID)
+        self.overwrite_mode = _property(_OVERWRITE_MODE)
 
 
 class TableWriter(datasource.DataSourceArrowWriter):
@@ -189,7 +193,8 @@ class TableWriter(datasource.DataSourceArrowWriter):
         self._settings = settings
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written(self._rows.write(iterator), self._plan, None)
+        _check_time_zone(self._rows.time_zone, self._rows.table)
+        return Written(self._rows.write(iterator), self._plan)
 
     def commit(self, messages: Sequence[Any]) -> None:
         _beside_driver("writing").commit_write(self._plan, self._settings, messages)
@@ -211,9 +216,8 @@ class StreamWriter(_StreamWriter):  # type: ignore[misc]
         self._settings = settings
 
     def write(self, iterator: Iterator[Any]) -> Written:
-        context = TaskContext.get()
-        query = None if context is None else context.getLocalProperty(_QUERY_ID)
-        return Written(self._rows.write(self._rows.as_batches(iterator)), self._plan, query)
+        _check_time_zone(self._rows.time_zone, self._rows.table)
+        return Written(self._rows.write(self._rows.as_batches(iterator)), self._plan)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         _beside_driver("writing").commit_batch(self._settings, messages, batchId)
@@ -223,8 +227,25 @@ class StreamWriter(_StreamWriter):  # type: ignore[misc]
 
 
 def _read(rows: RowsOfTable, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
+    _check_time_zone(rows.time_zone, rows.table)
     # Spark makes one partition of none. (The class itself may have travelled twice, as two classes.)
     return rows.read(getattr(partition, "parts", ()))
+
+
+def _property(key: str) -> str | None:
+    """Return what the query's session has set: tasks are told all settings of the session, as its planning is not."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(key)
+
+
+def _check_time_zone(planned: str | None, table: str) -> None:
+    found = _property(_TIME_ZONE)
+    if planned is not None and found not in (None, planned):
+        raise ValueError(
+            f"[DELTAMERGE_TIME_ZONE_CHANGED] Timestamps of table {table} depend on the session's time zone, which is "
+            f"{found}, but was {planned} when the data source delta was registered: call deltamerge.register(spark) "
+            "again. SQLSTATE: 55000"
+        )
 
 
 def _beside_driver(module: str) -> Any:  # noqa: ANN401

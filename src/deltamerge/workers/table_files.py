@@ -53,6 +53,7 @@ class RowsToWrite:
         conditions: What must be TRUE for every row, over the frame's columns by position, and the error otherwise.
         most_bytes: The size at which a file ends; None for one file a task and partition.
         frame_schema: The frame's columns.
+        time_zone: The session's time zone, where it says which rows are replaced; else None.
     """
 
     files: Files
@@ -69,6 +70,7 @@ class RowsToWrite:
     options: Mapping[str, Any]
     metadata: Mapping[bytes, bytes]
     frame_schema: pa.Schema
+    time_zone: str | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[WrittenPart]:
         """Write a task's rows.

@@ -42,6 +42,7 @@ class RowsOfTable:
         columns: For each column of `schema` how files have it.
         expected: The columns of which every file has one; none where that is not certain.
         batch_rows: The most rows of a batch.
+        time_zone: The session's time zone, where values depend on it; else None.
     """
 
     files: Files
@@ -50,6 +51,7 @@ class RowsOfTable:
     columns: tuple[Part, ...]
     expected: tuple[str, ...]
     batch_rows: int
+    time_zone: str | None = None
 
     def read(self, parts: Iterable[FilePart]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of parts of files.
