@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deltamerge.api.report import MergeReport
+from deltamerge.cli import app as cli
 from deltamerge.cli.app import app
 
 from .tables import UPSERT, make_source, make_table, rows_of
@@ -36,6 +37,21 @@ def test_a_page_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     code, _, err = run(*statement)
     assert (code, "cannot be written" in err) == (2, True)
     assert rows_of(table) == {1: "a", 2: "b", 3: "new 3"}
+
+
+def test_a_report_that_cannot_be_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, source = make_table(tmp_path / "t"), make_source(tmp_path / "s.csv", [3])
+    statement = ("merge", "--target", str(table), "--source", str(source), "--sql", UPSERT)
+    result = CliRunner(charset="ascii").invoke(app, statement)
+    assert (result.exit_code, "1 row changed." in result.stdout) == (0, True)
+
+    def no_space(*_: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(cli, "_show", no_space)
+    result = CliRunner().invoke(app, statement)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "the report was not printed: No space left on device" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])

@@ -166,3 +166,13 @@ def test_convert_with_the_sessions_properties(spark: SparkSession, tmp_path: Pat
     made.delete("id = 3")
     assert [(row["a b"], row["_change_type"]) for row in made.changes(1, 1).collect()] == [(3, "delete")]
     assert made.toDF().count() == 9
+
+
+def test_clone_onto_a_table_that_must_not_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    source, target = table(spark, tmp_path, VECTORS, partition_by=("p",)), tmp_path / "target"
+    DeltaTable.create(spark).location(str(target)).addColumn("x", "INT").execute()
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["unknownFeature"]}}
+    (target / "_delta_log" / f"{1:020d}.json").write_text(json.dumps(protocol))
+    with pytest.raises(DeltaTableException, match="unknownFeature"):
+        DeltaTable.forPath(spark, source).clone(str(target), isShallow=True, replace=True)
+    assert not (target / "_delta_log" / f"{2:020d}.json").exists()

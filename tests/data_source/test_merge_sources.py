@@ -111,6 +111,19 @@ if not CONNECT:
     ) -> None:
         check_runs_again(spark, tmp_path, OF_THE_DATA_SOURCE[kind])
 
+    def test_what_was_read_before_another_commit(registered: SparkSession, spark: SparkSession, tmp_path: Path) -> None:
+        """On classic Spark the data source's frames stay at their version."""
+        path = table(spark, tmp_path / "t")
+        rows, asked = by_format(spark, path), spark.read.format("delta").option("versionAsOf", 0).load(str(path))
+        merge(spark, path, rows.where("id = 1").selectExpr("id", "v + 1 AS v")).execute()
+        with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+            merge(spark, path, rows).execute()
+        with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+            write_delta(rows.where("id > 1"), str(path), mode="overwrite")
+        assert sorted(row.v for row in plain(spark, path).collect()) == [0, 1]
+        merge(spark, path, asked).execute()
+        assert sorted(row.v for row in plain(spark, path).collect()) == [0, 0]
+
     @pytest.mark.parametrize("joined", [False, True])
     def test_a_batch_of_a_stream(registered: SparkSession, spark: SparkSession, tmp_path: Path, joined: bool) -> None:
         path, other = table(spark, tmp_path / "t"), table(spark, tmp_path / "other")

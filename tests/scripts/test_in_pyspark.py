@@ -224,6 +224,16 @@ def test_sql_and_tables_of_the_catalog(installed: SparkSession, tmp_path: Path) 
     assert rows(spark.read.parquet(str(tmp_path / "parquet"))) == [(0,)]
 
 
+def test_a_table_is_replaced_once_by_a_transaction(installed: SparkSession, tmp_path: Path) -> None:
+    """A retried job does not delete what others have written since."""
+    spark, table = installed, f"delta.`{tmp_path / 't'}`"
+    for _ in range(2):
+        made = spark.range(1).writeTo(table).using("delta").option("txnAppId", "a").option("txnVersion", "1")
+        made.createOrReplace()
+        spark.range(5, 6).writeTo(table).append()
+    assert rows(spark.sql(f"SELECT * FROM {table}")) == [(0,), (5,), (5,)]
+
+
 def test_statements_with_values_between_braces(installed: SparkSession, tmp_path: Path) -> None:
     spark, path = installed, str(tmp_path / "t")
     spark.range(3).selectExpr("id", "'{old}' AS v").write.format("delta").save(path)

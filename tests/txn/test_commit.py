@@ -7,6 +7,7 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -23,12 +24,14 @@ from deltamerge.exceptions import (
     DeltaLogCorruptException,
     DeltaTableException,
 )
-from deltamerge.log.actions import Protocol, to_json_lines
+from deltamerge.log.actions import Protocol, SetTransaction, to_json_lines
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.features.type_widening import with_type_changes
 from deltamerge.log.schema import PrimitiveType, StructType, parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
+from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.transaction import ReadSet, commit
 from deltamerge.version import ENGINE_INFO
 from txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
@@ -497,3 +500,41 @@ def test_a_version_that_was_cleaned_up_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
     with pytest.raises(ConcurrentWriteException, match="version 1 was cleaned up meanwhile"):
         commit(prepared, clock)
+
+
+def test_a_table_that_was_dropped_and_made_anew_while_a_long_transaction_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version far above the new table's last would make it unreadable."""
+    read = append(append(create(tmp_path / "t"), [1])[1], [2])[1]
+    prepared = prepare(read, write_file(read, [1]))
+    shutil.rmtree(tmp_path / "t")
+    create(tmp_path / "t")
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    with pytest.raises(ConcurrentWriteException, match="dropped, or made anew"):
+        commit(prepared, clock)
+    assert load_snapshot(open_store(str(tmp_path / "t"))).version == 0
+
+
+@pytest.mark.parametrize("policy", ["classic", "v2"])
+def test_transactions_expire(tmp_path: Path, policy: str) -> None:
+    """Delta: delta.setTransactionRetentionDuration; the protocol leaves it to writers."""
+    protocol = Protocol(3, 7, frozenset({"v2Checkpoint"}), frozenset({"v2Checkpoint"}))
+    made = create(
+        tmp_path, protocol=protocol, setTransactionRetentionDuration="interval 1 hour", checkpointPolicy=policy
+    )
+    now = clock()
+    old, new = SetTransaction("old", 5, now - 2 * 3_600_000), SetTransaction("new", 5, now)
+    snapshot = commit(prepare(made, old, new, SetTransaction("timeless", 5)), clock).snapshot
+    for seen in (snapshot, load_snapshot(snapshot.store)):
+        assert [ApplicationTransaction(name, 5).is_in(seen) for name in ("old", "new", "timeless")] == [
+            False,
+            True,
+            False,
+        ]
+        write_checkpoint(seen, now)
+    (tmp_path / "_delta_log" / f"{0:020d}.json").unlink()
+    assert list(load_snapshot(snapshot.store).set_transactions) == ["new"]
+    kept = prepare(snapshot, replace(snapshot.metadata, configuration={}))
+    assert ApplicationTransaction("old", 5).is_in(commit(kept, clock).snapshot)

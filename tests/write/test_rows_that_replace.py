@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from deltamerge import DeltaTable, write_delta
 from deltamerge.api.write_delta import write_frame
 from deltamerge.exceptions import DeltaConcurrentModificationException
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.spark.table import open_table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.write.table_writer import FrameWrite
@@ -45,6 +46,36 @@ def test_another_writers_rows(spark: SparkSession, tmp_path: Path, table: DeltaT
         with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
             write(rows, tmp_path, kind)
         assert table.toDF().count() == before
+
+
+@pytest.mark.quick
+def test_merges_and_appends_of_what_was_read_before(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    """The rows of another writer are not seen by what was read before them."""
+    rows, path = table.toDF(), str(tmp_path)
+    new = spark.range(8).selectExpr("id", "0 AS p", "'c' AS v").join(rows.select("id"), "id", "left_anti")
+    append(spark, tmp_path)
+    expected = sorted(table.toDF().collect())
+    merge = table.alias("t").merge(rows.where("id < 9").alias("s"), "t.id = s.id")
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        merge.whenNotMatchedBySourceDelete().execute()
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        write_delta(new, path, mode="append")
+    assert sorted(table.toDF().collect()) == expected
+    again = spark.range(8).selectExpr("id", "0 AS p", "'c' AS v").join(table.toDF().select("id"), "id", "left_anti")
+    write_delta(again, path, mode="append")
+    assert sorted(row["id"] for row in table.toDF().collect()) == list(range(8))
+
+
+def test_commits_that_were_cleaned_up(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    """What nothing tells any more may have changed rows."""
+    rows = table.toDF()
+    append(spark, tmp_path)
+    snapshot = open_table(spark, str(tmp_path)).snapshot()
+    write_checkpoint(snapshot, snapshot.timestamp_ms)
+    for version in range(2):
+        (tmp_path / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        write(rows, tmp_path, "overwrite")
 
 
 def test_rows_of_the_newest_version(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -95,11 +97,15 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Delta Lake's MERGE in plain PySpark."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A character that a terminal lacks is no error of the command.
+            stream.reconfigure(errors="replace")
 
 
 @app.command()
@@ -135,13 +141,11 @@ def merge(
             options=read_settings("--option", option or ()),
         )
         report = _in_session(run, sql, file, target, source, remote, conf)
-        _show(report.to_json() if as_json else render_terminal(report.outcome))
+        with _only_warning("the report was not printed"):
+            _show(report.to_json() if as_json else render_terminal(report.outcome))
         if html is not None:
-            try:
+            with _only_warning(f"--html {html} was not written"):
                 report.save_html(html)
-            except OSError as error:
-                # The merge is done; a script that sees an error would run it again.
-                _errors().print(Text(printable(f"Warning: --html {html} was not written: {error}"), "yellow"))
 
 
 @app.command()
@@ -244,9 +248,22 @@ def _check_page(html: Path | None) -> None:
         raise CommandError(f"--html {html}: the file cannot be written.")
 
 
+@contextmanager
+def _only_warning(what: str) -> Iterator[None]:
+    """Warn of output that fails after the merge is done: a script that sees an error would run it again."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            # What is left to be printed would be an error at the process's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _errors().print(Text(printable(f"Warning: {what}: {error}"), "yellow"))
+
+
 def _show(page: RenderableType) -> None:
     if isinstance(page, str):
-        typer.echo(page)
+        # JSON is UTF-8, whatever text is here.
+        typer.echo(page.encode())
         return
     console = Console()
     if console.is_terminal:

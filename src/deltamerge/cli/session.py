@@ -12,9 +12,12 @@ from typing import IO
 
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.text import Text
 
 from deltamerge.cli.failures import CommandError
+from deltamerge.render.printable import printable
 from deltamerge.render.progress import TerminalProgress
+from deltamerge.spark.session import SPARK_ERRORS
 
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -49,7 +52,12 @@ def spark_session(remote: str | None, settings: Mapping[str, str]) -> Iterator[S
     try:
         yield session
     finally:
-        session.stop()
+        try:
+            session.stop()
+        except (*SPARK_ERRORS, OSError) as error:
+            # A merge may be done, and a script that sees an error would run it again.
+            warning = f"Warning: Spark did not end in order: {error}"
+            Console(stderr=True, highlight=False).print(Text(printable(warning), "yellow"))
 
 
 def _started(remote: str | None, settings: Mapping[str, str]) -> SparkSession:

@@ -40,7 +40,7 @@ def shallow_clone(
     properties = named_properties(properties, any_name=session_conf(target.spark, CommandConf).any_property)
     snapshot = source.snapshot(version)
     snapshot.check_writable()
-    before = target.snapshot() if table_exists(target.store) else None
+    before = target.snapshot_to_write() if table_exists(target.store) else None
     if before is not None and not replaces:
         raise DeltaAnalysisException(
             "DELTA_PATH_EXISTS",

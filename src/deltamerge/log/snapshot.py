@@ -28,7 +28,7 @@ from deltamerge.log.features.column_mapping import (
 from deltamerge.log.file_actions import REMOVE_KEY_SCHEMA, REMOVE_SCHEMA
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import names_no_file_of_table
-from deltamerge.log.properties import has_in_commit_timestamps
+from deltamerge.log.properties import has_in_commit_timestamps, interval_ms
 from deltamerge.log.protocol import check_readable, names_column_mapping
 from deltamerge.log.protocol import check_writable as check_protocol_writable
 from deltamerge.log.replay import LogLines, TableState, commit_info, live_files, parse_log_files, tombstones
@@ -47,6 +47,8 @@ from deltamerge.storage.store import Store, StoredFile
 
 _LOGGER = logging.getLogger(__name__)
 _ATTEMPTS = 3
+
+_TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +96,13 @@ class Snapshot:
     def check_writable(self) -> None:
         """Refuse a table that this library cannot write correctly; see `protocol.check_writable`."""
         check_protocol_writable(self.protocol, self.metadata)
+
+    def transactions_at(self, now_ms: int) -> dict[str, SetTransaction]:
+        """Return the applications' transactions that have not expired. Delta: minSetTransactionRetentionTimestamp."""
+        if _TRANSACTION_RETENTION not in self.metadata.configuration:
+            return self.set_transactions
+        oldest = now_ms - interval_ms(self.metadata, _TRANSACTION_RETENTION, "")
+        return {name: each for name, each in self.set_transactions.items() if (each.last_updated or 0) > oldest}
 
     @property
     def state(self) -> VersionState:

@@ -33,6 +33,7 @@ from deltamerge.txn.application import session_transaction
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import remove_leftovers, removing_leftovers
+from deltamerge.write.stale_rows import refuse_stale_rows
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -105,6 +106,8 @@ def _run_once(
             refuse_append_only(snapshot, command.table.name, f"the {command.statement.verb} changes rows")
         if conf.check_latest_schema_on_read:
             check_schema_since_analysis(command.table, snapshot)
+        if command.snapshot is None and command.statement.has_source:
+            refuse_stale_rows(command.table, snapshot, command.statement.source)
     transaction = session_transaction(conf)
     if transaction is not None and transaction.is_in(snapshot):
         reset_transaction(spark, conf)

@@ -9,6 +9,7 @@ only what is shown to read the table counts.
 from __future__ import annotations
 
 import os.path
+import pickle
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -87,12 +88,15 @@ def version_read(frame: DataFrame, table: Table) -> int | None:
         found = list(_marked_in_connect_plan(plan._plan, root))
     else:
         java: Any = frame._jdf.queryExecution().analyzed()
-        found = [version for leaf in _leaves(java) if (version := _marked(leaf, root)) is not None]
+        found = [version for leaf in _leaves(java) if (version := _marked(leaf, spark, root)) is not None]
     return min(found, default=None)
 
 
-def _marked(leaf: JavaObject, root: str) -> int | None:
-    if leaf.getClass().getSimpleName() != "LogicalRelation":
+def _marked(leaf: JavaObject, spark: SparkSession, root: str) -> int | None:
+    kind = leaf.getClass().getSimpleName()
+    if kind == "DataSourceV2Relation" and _is_of_delta_source(leaf.table()):
+        return _pinned(leaf, spark, root)
+    if kind != "LogicalRelation":
         return None
     relation = leaf.relation()
     if relation.getClass().getName() != f"{_SOURCES}HadoopFsRelation":
@@ -100,6 +104,20 @@ def _marked(leaf: JavaObject, root: str) -> int | None:
     version = relation.options().get(NEWEST_VERSION)
     is_own = version.isDefined() and _files_may_be_below(relation.location(), root)
     return int(version.get()) if is_own else None
+
+
+def _pinned(relation: JavaObject, spark: SparkSession, root: str) -> int | None:
+    """Return the version at which a frame of ``format("delta")`` stays, though its query did not ask for one."""
+    location = _location(relation, spark)
+    is_own = location is not None and may_be_below(location, root)
+    if not is_own or any(relation.options().containsKey(name) for name in ("versionAsOf", "timestampAsOf")):
+        return None
+    # Spark gives no way to what the source has said in Python but its own.
+    field = relation.table().getClass().getDeclaredField("ds")
+    field.setAccessible(True)
+    made = field.get(relation.table()).dataSourceInPython()
+    version: int | None = None if made is None else pickle.loads(made.dataSource()).pinned
+    return version
 
 
 def _marked_in_connect_plan(plan: object, root: str) -> Iterator[int]:

@@ -5,6 +5,7 @@ Source: delta-spark's ``DeltaCommand.hasBeenExecuted``; protocol: Transaction Id
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
@@ -22,7 +23,7 @@ class ApplicationTransaction:
 
     def is_in(self, snapshot: Snapshot) -> bool:
         """Return whether a table has the transaction already, or a later one."""
-        seen = snapshot.set_transactions.get(self.app_id)
+        seen = snapshot.transactions_at(int(time.time() * 1000)).get(self.app_id)
         return seen is not None and seen.version >= self.version
 
     def action(self, now: int) -> SetTransaction:

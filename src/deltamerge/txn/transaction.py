@@ -129,10 +129,13 @@ def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
     is_old = time.monotonic() - read.read_at > _LOOKS_AGAIN_SECONDS
     if not is_old and "delta.logRetentionDuration" not in read.metadata.configuration:
         return
-    listing = list_log(prepared.store, read.version + 1)
-    later = [*(commit.start for commit in listing.commits), *(found.version for found in listing.checkpoints)]
-    if later and read.version + 1 not in (commit.start for commit in listing.commits):
-        raise _cleaned_up(prepared, read.version + 1, max(later))
+    listing = list_log(prepared.store, read.version)
+    commits = {commit.start for commit in listing.commits}
+    latest = max([*commits, *(found.version for found in listing.checkpoints)], default=None)
+    if latest is None:
+        raise _lost(prepared, read.version, "the table was dropped, or made anew, meanwhile", "on what is there now")
+    if latest > read.version and read.version + 1 not in commits:
+        raise _cleaned_up(prepared, read.version + 1, latest)
 
 
 def _read_timestamp(prepared: PreparedCommit) -> int:

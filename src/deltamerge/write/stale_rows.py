@@ -1,4 +1,4 @@
-"""Rows that take the place of others, and were read from the table before these were changed."""
+"""Rows that were read from a version of the table that they are written to, and others have changed it since."""
 
 from __future__ import annotations
 
@@ -26,31 +26,40 @@ def refuse_stale_rows(
 ) -> None:
     """Refuse a frame that has read a version of the table since which rows in the same place were changed.
 
-    delta-spark reads the table anew when the frame is written; a frame here keeps the version that it was made from.
+    delta-spark reads the table anew when the frame is used; a frame here keeps the version that it was made from.
 
     Args:
-        newest: The version whose rows are replaced; what is committed later is a conflict.
+        newest: The version that is merged into or written to; what is committed later is a conflict.
         partitions: Those in which rows are replaced or written; None for all.
 
     Raises:
-        ConcurrentAppendException: The changes would be lost.
+        ConcurrentAppendException: The changes would be lost, or done twice.
     """
     read = version_read(frame, table)
     if read is None:
         return
     for version in range(read + 1, newest.version + 1):
-        for action in read_commit(table.store, version).actions:
-            if not isinstance(action, (AddFile, RemoveFile)) or not action.data_change:
-                continue
-            values = action.partition_values
-            if partitions is None or values is None or _key(values) in partitions:
-                raise ConcurrentAppendException(
-                    "DELTA_CONCURRENT_APPEND",
-                    f"The rows that are to replace others were read from version {read} of table {table.name}, and "
-                    f"version {version} has changed rows in their place since: they would be lost. Read the table "
-                    "again, and write what that returns. Nothing was committed.",
-                    parameters={"tableName": table.name, "version": str(version)},
-                )
+        if _changes_rows(table, version, partitions):
+            raise ConcurrentAppendException(
+                "DELTA_CONCURRENT_APPEND",
+                f"The rows to merge or write were read from version {read} of table {table.name} itself, and version "
+                f"{version} has changed rows of the table since, which they do not take into account. Read the table "
+                "again, and use what that returns. Nothing was committed.",
+                parameters={"tableName": table.name, "version": str(version)},
+            )
+
+
+def _changes_rows(table: Table, version: int, partitions: Collection[PartitionValues] | None) -> bool:
+    try:
+        actions = read_commit(table.store, version).actions
+    except FileNotFoundError:
+        # It has been cleaned up, and nothing else says what it changed.
+        return True
+    files = (action for action in actions if isinstance(action, (AddFile, RemoveFile)) and action.data_change)
+    return any(
+        partitions is None or file.partition_values is None or _key(file.partition_values) in partitions
+        for file in files
+    )
 
 
 def _key(values: Mapping[str, str | None]) -> PartitionValues:

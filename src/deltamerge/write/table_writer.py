@@ -107,6 +107,9 @@ def create_table(
         rows: What it holds, whose columns the definition has; None for a table without rows.
         file_options: Options of Spark's Parquet writer; they go before the session's settings.
     """
+    transaction = notes.transaction
+    if transaction is not None and table_exists(table.store) and transaction.is_in(table.snapshot()):
+        return
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
         return
@@ -330,6 +333,11 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     condition = None if asked.condition is None else asked.condition.text
     # An impossible condition is refused before anything is written.
     replaced = replaced_files(table, snapshot, asked.kind, condition)
+    look = surely_reads_table if asked.kind == "append" else reads_table
+    # What takes the place of all rows is in conflict with every change of them, wherever it comes from.
+    read_table = is_overwrite or look(frame, table)
+    if read_table and asked.kind == "append":
+        refuse_stale_rows(table, snapshot, frame)
     folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
@@ -340,9 +348,6 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
-        look = surely_reads_table if asked.kind == "append" else reads_table
-        # What takes the place of all rows is in conflict with every change of them, wherever it comes from.
-        read_table = is_overwrite or look(frame, table)
         rows = WrittenRows(
             definition,
             protocol,

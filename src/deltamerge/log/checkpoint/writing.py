@@ -47,7 +47,7 @@ def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:
     if _has_v2_policy(snapshot):
         path, pointer = _write_v2(snapshot, removes, now_ms)
     else:
-        path, pointer = _write_classic(snapshot, removes)
+        path, pointer = _write_classic(snapshot, removes, now_ms)
     store = snapshot.store
     if not any(item.version > snapshot.version for item in list_log(store, snapshot.version).checkpoints):
         pointer = {"version": snapshot.version, **pointer, "numOfAddFiles": files}
@@ -55,8 +55,8 @@ def write_checkpoint(snapshot: Snapshot, now_ms: int) -> str:
     return path
 
 
-def _write_classic(snapshot: Snapshot, removes: pa.Table) -> tuple[str, dict[str, Any]]:
-    others = as_table(state_rows(snapshot), CHECKPOINT_SCHEMA)
+def _write_classic(snapshot: Snapshot, removes: pa.Table, now_ms: int) -> tuple[str, dict[str, Any]]:
+    others = as_table(state_rows(snapshot, now_ms), CHECKPOINT_SCHEMA)
     content = _parquet(
         CHECKPOINT_SCHEMA,
         *others.to_batches(),
@@ -77,7 +77,7 @@ def _write_v2(snapshot: Snapshot, removes: pa.Table, now_ms: int) -> tuple[str, 
         for begin in range(0, table.num_rows, _ROWS_IN_SIDECAR)
     ]
     pointer = ("checkpointMetadata", {"version": snapshot.version})
-    rows = [pointer, *state_rows(snapshot), *map(to_json, sidecars)]
+    rows = [pointer, *state_rows(snapshot, now_ms), *map(to_json, sidecars)]
     content = _parquet(V2_SCHEMA, *as_table(rows, V2_SCHEMA).to_batches())
     name = f"{snapshot.version:020d}.checkpoint.{uuid.uuid4()}.parquet"
     path = f"{LOG_FOLDER}/{name}"
@@ -161,10 +161,10 @@ V2_SCHEMA = pa.schema(
 Rows: TypeAlias = "list[tuple[str, dict[str, Any]]]"
 
 
-def state_rows(snapshot: Snapshot) -> Rows:
-    """Return all actions of a version but its files, each by its name in the log."""
+def state_rows(snapshot: Snapshot, now_ms: int) -> Rows:
+    """Return all actions of a version but its files and expired transactions, each by its name in the log."""
     actions: list[Action] = [snapshot.protocol, snapshot.metadata]
-    actions += [*snapshot.set_transactions.values()]
+    actions += [*snapshot.transactions_at(now_ms).values()]
     actions += [*snapshot.domain_metadata.values()]
     return [to_json(action) for action in actions]
 
