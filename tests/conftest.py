@@ -69,17 +69,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out what is only for Connect where the session is a classic one; over Connect it chooses.
 
     Tests without Spark are quick unless they are marked as slow; those with Spark where they are marked as quick.
-    Over Connect those run that are quick or whose subject meets the session in ways of its own (``sessions``), with
-    some of their parameters.
+    Over Connect those run that are quick or whose subject meets the session in ways of its own (``sessions``). There,
+    and of tests with Spark that are not quick, every third case runs of each test that has parameters, but for recorded
+    merges on classic Spark; `make test-all` runs all.
     """
     for item in items:
         if not _uses_spark(item) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
     if CONNECT:
-        chosen = _some_of_each([item for item in items if _uses_spark(item) and _meets_the_session(item)])
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
+        meeting = [item for item in items if _uses_spark(item) and _meets_the_session(item)]
+        _choose(config, items, _some_of_each(meeting))
     else:
+        long = [item for item in items if not (item.get_closest_marker("quick") or RECORDED in item.path.parents)]
+        left_out = set(long) - set(_some_of_each(long))
+        _choose(config, items, [item for item in items if item not in left_out])
         reason = pytest.mark.skip(reason="only over Spark Connect: set DELTAMERGE_TEST_MODE=connect")
         for item in items:
             if item.get_closest_marker("connect"):
@@ -87,12 +90,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _some_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Every third case of each test that has parameters; all recorded cases, which run on one kind of session each."""
     if ALL:
         return list(items)
     numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
     counted = [(item, next(numbers[item.nodeid.split("[")[0]])) for item in items]
-    return [item for item, number in counted if number % 3 == 0 or RECORDED in item.path.parents]
+    return [item for item, number in counted if number % 3 == 0]
+
+
+def _choose(config: pytest.Config, items: list[pytest.Item], chosen: Iterable[pytest.Item]) -> None:
+    wanted = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+    items[:] = [item for item in items if item in wanted]
 
 
 def _uses_spark(item: pytest.Item) -> bool:
