@@ -182,7 +182,7 @@ def test_a_change_whose_key_the_target_cannot_store(spark: SparkSession, tmp_pat
     path = str(tmp_path / "t")
     apply_changes(path, spark.createDataFrame([(1, "a", 1)], "id INT, v STRING, n INT"), "id", "n")
     source = spark.createDataFrame([("2", "b", 2), ("x2", "c", 2)], "ID STRING, v STRING, n INT")
-    with pytest.raises(DeltaRuntimeException, match="The value 'x2' of the source's key `ID` cannot be cast to INT"):
+    with pytest.raises(DeltaRuntimeException, match="The value 'x2' of the source's column `ID` cannot be cast to INT"):
         apply_changes(path, source, "id", "n")
     assert read(spark, path) == [(1, "a", 1)]
     apply_changes(path, source.where("ID = '2'"), "id", "n")

@@ -84,7 +84,7 @@ def test_a_key_that_the_target_cannot_store(spark: SparkSession, tmp_path: Path,
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     with pytest.raises(DeltaRuntimeException) as caught:
         upsert(table, source, "id")
-    assert "The value 'x1' of the source's key `id` cannot be cast to INT" in str(caught.value)
+    assert "The value 'x1' of the source's column `id` cannot be cast to INT" in str(caught.value)
     assert caught.value.getCondition() == "CAST_INVALID_INPUT"
     assert rows_of(table.toDF()) == [(1, "a", 5), (None, "n", 5)]
 
@@ -118,6 +118,16 @@ def test_values_of_fields(spark: SparkSession, tmp_path: Path) -> None:
     assert rows_of(table.toDF()) == [(1, ("Oslo", "0150"), 1), (2, ("Voss", "1500"), 1)]
     with pytest.raises(DeltaAnalysisException, match="town"):
         upsert(table, source, "id", update={"place.town": "s.city"}, insert=False, skip_unchanged=True)
+
+
+def test_order_of_strings_is_that_of_the_targets_column(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a", 5), (2, "b", 50)])
+    source = [(1, "old", "9"), (1, "new", "10"), (2, "old", "9"), (3, "only", None)]
+    frame = spark.createDataFrame(source, "id INT, name STRING, at STRING")
+    upsert(table, frame, "id", order_by="at")
+    assert rows_of(table.toDF()) == [(1, "new", 10), (2, "b", 50), (3, "only", None)]
+    with pytest.raises(DeltaRuntimeException, match="The value 'x' of the source's column `at` cannot be cast to INT"):
+        upsert(table, spark.createDataFrame([(1, "x", "x")], frame.schema), "id", order_by="at")
 
 
 def test_order_by_several_columns_with_null(spark: SparkSession, tmp_path: Path) -> None:

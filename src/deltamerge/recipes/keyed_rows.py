@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
@@ -67,7 +67,7 @@ def same_keys(keys: Sequence[str], left: str, right: str, *, null_safe: bool = T
 
 
 def one_row_per_key(
-    source: DataFrame, keys: Sequence[ColumnPair], order_by: Sequence[str], null_safe: bool
+    source: DataFrame, keys: Sequence[ColumnPair], order_by: Mapping[str, Column], null_safe: bool
 ) -> DataFrame:
     """Return a source's rows without repetitions, and of each key only the latest; no job runs.
 
@@ -75,7 +75,8 @@ def one_row_per_key(
     Keys are compared as the target stores them: for an INT the strings '1' and '01' are one key.
 
     Args:
-        order_by: The columns whose greatest values the latest row has; none: all rows of a key must be equal.
+        order_by: The columns whose greatest values the latest row has, and these values; none: all rows of a key must
+            be equal.
         null_safe: Whether NULL is a key like any other. Otherwise a row with a NULL key has no rivals.
     """
     prefix = free_prefix(source.schema.names)
@@ -85,7 +86,7 @@ def one_row_per_key(
     latest_first = Window.partitionBy(key).orderBy(F.col(order).desc(), F.col(row))
     ranked = (
         source.withColumn(key, F.struct(*values))
-        .withColumn(order, F.struct(F.lit(0).alias("c"), *(F.col(quote(name)) for name in order_by)))
+        .withColumn(order, F.struct(F.lit(0).alias("c"), *order_by.values()))
         .withColumn(row, comparable(whole, source.schema))
         .withColumn(place, F.row_number().over(latest_first))
         .withColumn(first, F.first(F.struct(order, row)).over(latest_first))

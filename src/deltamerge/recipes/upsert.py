@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
@@ -160,9 +160,8 @@ def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMe
 def _latest_rows(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DataFrame:
     """Return a source's latest row of each key; no job runs."""
     columns = _Columns.of(table.table.snapshot(), source)
-    for name in rules.order_by:
-        columns.of_source(name, "order_by")
-    return one_row_per_key(source, columns.pairs("keys", rules.keys), rules.order_by, rules.null_safe)
+    order = {name: columns.order(name) for name in rules.order_by}
+    return one_row_per_key(source, columns.pairs("keys", rules.keys), order, rules.null_safe)
 
 
 def _same_key(pair: ColumnPair, null_safe: bool) -> str:
@@ -194,6 +193,19 @@ class _Columns:
 
     def of_source(self, name: str, argument: str) -> StructField:
         return column_of(self.source, name, argument, "the source", self.case_sensitive)
+
+    def order(self, name: str) -> Column:
+        """Return the values of a source column that says which row is later, in the order of the target's column."""
+        pair = self.parsed(name)
+        return F.col(quote(name)) if pair is None else pair.key()
+
+    def parsed(self, name: str) -> ColumnPair | None:
+        """Return a column of strings with the target's column, whose type gives them another order; else None."""
+        source, index = self.of_source(name, "order_by"), find_field(self.target, name, self.case_sensitive)
+        if index is None or not isinstance(source.dataType, StringType):
+            return None
+        target = self.target.fields[index]
+        return None if isinstance(target.dataType, StringType) else self._pair(target, source)
 
     def new(self) -> list[StructField]:
         """Return the source's columns that the target lacks."""
@@ -251,7 +263,8 @@ def _is_newer(columns: _Columns, order_by: Sequence[str]) -> str | None:
     in_target = [find_field(columns.target, name, columns.case_sensitive) for name in order_by]
     if not order_by or None in in_target:
         return None
-    given = [f"s.{quote(name)}" for name in order_by]
+    values = [(f"s.{quote(name)}", columns.parsed(name)) for name in order_by]
+    given = [value if pair is None else pair.stored_sql(value) for value, pair in values]
     kept = [f"t.{quote(name)}" for name in order_by]
     if len(given) > 1:
         # Structs are compared field by field, and NULL comes first.
