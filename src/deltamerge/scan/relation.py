@@ -9,7 +9,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.char_padding import frame_metadata
-from deltamerge.scan.table_reads import NEWEST_VERSION
+from deltamerge.scan.table_reads import newest_version_mark
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_reading, session_settings
@@ -36,7 +36,7 @@ def table_frame(
     with session_settings(table.spark, for_reading(table.spark)):
         extra = ScanColumns.beside(schema.names)
         read = snapshot.files if files is None else files
-        marks = {NEWEST_VERSION: str(snapshot.version)} if is_newest else {}
+        marks = newest_version_mark(table, snapshot.version) if is_newest else {}
         frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True, marks=marks)
     return frame.select(*(_described(field) for field in schema.fields))
 

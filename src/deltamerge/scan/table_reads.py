@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 JavaObject: TypeAlias = Any
 
-NEWEST_VERSION = "deltamerge.newestVersion"
-"""An option of a reader that means nothing to Spark: the version of a table that was its newest then."""
+_NEWEST_VERSION, _OF_TABLE = "deltamerge.newestVersion", "deltamerge.newestVersionOf"
 
 _SOURCES = "org.apache.spark.sql.execution.datasources."
 _READ_NOTHING = frozenset({"LocalRelation", "OneRowRelation", "Range", "EmptyRelation", "CTERelationRef"})
@@ -54,6 +53,11 @@ _LEAF_OF_PHYSICAL_PLAN = re.compile(
     r"|BatchScan (?:avro|csv|json|orc|parquet|text) .*Location: \w*FileIndex"
 )
 _HOLDS_ROWS = ("Subquery", "InMemoryRelation")
+
+
+def newest_version_mark(table: Table, version: int) -> dict[str, str]:
+    """Return options of a reader that mean nothing to Spark: which table it reads, at what was its newest version."""
+    return {_NEWEST_VERSION: str(version), _OF_TABLE: table.store.absolute("")}
 
 
 def reads_table(frame: DataFrame, table: Table) -> bool:
@@ -101,9 +105,11 @@ def _marked(leaf: JavaObject, spark: SparkSession, root: str) -> int | None:
     relation = leaf.relation()
     if relation.getClass().getName() != f"{_SOURCES}HadoopFsRelation":
         return None
-    version = relation.options().get(NEWEST_VERSION)
-    is_own = version.isDefined() and _files_may_be_below(relation.location(), root)
-    return int(version.get()) if is_own else None
+    found = [relation.options().get(name) for name in (_NEWEST_VERSION, _OF_TABLE)]
+    version, table = (option.get() if option.isDefined() else None for option in found)
+    if version is None or table is None or not may_be_below(table, root):
+        return None
+    return int(version)
 
 
 def _pinned(relation: JavaObject, spark: SparkSession, root: str) -> int | None:
@@ -121,17 +127,10 @@ def _pinned(relation: JavaObject, spark: SparkSession, root: str) -> int | None:
 
 
 def _marked_in_connect_plan(plan: object, root: str) -> Iterator[int]:
-    if isinstance(plan, (list, tuple)):
-        for part in plan:
-            yield from _marked_in_connect_plan(part, root)
-    elif type(plan).__module__ == "pyspark.sql.connect.plan":
-        made: Any = plan
-        is_read = type(plan).__name__ == "DataSource"
-        version = (made._options or {}).get(NEWEST_VERSION) if is_read else None
-        if version is not None and any(may_be_below(path, root) for path in made._paths or ()):
-            yield int(version)
-        if not is_read:
-            yield from _marked_in_connect_plan(list(vars(plan).values()), root)
+    for read in _reads_of_connect_plan(plan):
+        options = getattr(read, "_options", None) or {}
+        if _NEWEST_VERSION in options and may_be_below(options[_OF_TABLE], root):
+            yield int(options[_NEWEST_VERSION])
 
 
 def has_hidden_reads(frame: DataFrame) -> bool:
@@ -152,23 +151,24 @@ def _places_of(leaf: JavaObject, spark: SparkSession) -> list[str]:
 
 def _tables_of_connect_plan(spark: SparkSession, plan: object) -> Iterator[str]:
     """Yield the folders of Delta tables that a frame over Connect was made of."""
-    if isinstance(plan, (list, tuple)):
-        for part in plan:
-            yield from _tables_of_connect_plan(spark, part)
+    for read in _reads_of_connect_plan(plan):
+        if type(read).__name__ == "Read":
+            entry = catalog_entry(spark, parse_name(read.table_name))
+            if entry is not None and entry.location:
+                yield entry.location
+        elif str(read._format).lower() == "delta":
+            options = {name.lower(): value for name, value in (read._options or {}).items()}
+            yield from [*(read._paths or ()), *filter(None, [options.get("path")])]
+
+
+def _reads_of_connect_plan(plan: object) -> Iterator[Any]:
+    if not isinstance(plan, (list, tuple)) and type(plan).__module__ != "pyspark.sql.connect.plan":
         return
-    if type(plan).__module__ != "pyspark.sql.connect.plan":
+    if type(plan).__name__ in ("DataSource", "Read"):
+        yield plan
         return
-    made: Any = plan
-    kind = type(plan).__name__
-    if kind == "DataSource" and str(made._format).lower() == "delta":
-        options = {name.lower(): value for name, value in (made._options or {}).items()}
-        yield from [*(made._paths or ()), *filter(None, [options.get("path")])]
-    elif kind == "Read":
-        entry = catalog_entry(spark, parse_name(made.table_name))
-        if entry is not None and entry.location:
-            yield entry.location
-    else:
-        yield from _tables_of_connect_plan(spark, list(vars(plan).values()))
+    for part in plan if isinstance(plan, (list, tuple)) else vars(plan).values():
+        yield from _reads_of_connect_plan(part)
 
 
 def may_be_below(uri: str, root: str) -> bool:
@@ -221,7 +221,7 @@ def _may_read(leaf: JavaObject, spark: SparkSession, root: str) -> bool:
     if kind == "LogicalRDD":
         return _rdd_may_read(leaf.rdd(), spark, root)
     if kind == "LogicalRelation":
-        return _relation_may_read(leaf.relation(), root)
+        return _relation_may_read(leaf.relation(), spark, root)
     if kind == "StreamingDataSourceV2ScanRelation":
         leaf = leaf.relation()
     elif kind != "DataSourceV2Relation":
@@ -229,9 +229,9 @@ def _may_read(leaf: JavaObject, spark: SparkSession, root: str) -> bool:
     return _table_may_read(leaf, spark, root)
 
 
-def _relation_may_read(relation: JavaObject, root: str) -> bool:
+def _relation_may_read(relation: JavaObject, spark: SparkSession, root: str) -> bool:
     if relation.getClass().getName() == f"{_SOURCES}HadoopFsRelation":
-        return _files_may_be_below(relation.location(), root)
+        return _files_may_be_below(relation.location(), spark, root)
     return not relation.getClass().getName().startswith(_OTHER_SYSTEMS)
 
 
@@ -241,7 +241,7 @@ def _table_may_read(relation: JavaObject, spark: SparkSession, root: str) -> boo
     if name.startswith(_OTHER_SYSTEMS):
         return False
     if re.match(re.escape(_SOURCES) + r"v2\.(csv|json|orc|parquet|text)\.", name):
-        return _files_may_be_below(table.fileIndex(), root)
+        return _files_may_be_below(table.fileIndex(), spark, root)
     location = _location(relation, spark) if _is_of_delta_source(table) else None
     return location is None or may_be_below(location, root) or may_be_below(root, location)
 
@@ -261,8 +261,11 @@ def _location(relation: JavaObject, spark: SparkSession) -> str | None:
     return None if path is None else str(path)
 
 
-def _files_may_be_below(index: JavaObject, root: str) -> bool:
-    return any(may_be_below(file, root) for file in index.inputFiles())
+def _files_may_be_below(index: JavaObject, spark: SparkSession, root: str) -> bool:
+    # One call for all: each element of Java's array would be another. URIs have no blanks.
+    jvm: Any = spark.sparkContext._jvm
+    files = str(jvm.java.util.Arrays.toString(index.inputFiles())).strip("[]").split(", ")
+    return any(may_be_below(folder, root) for folder in {file.rpartition("/")[0] for file in files if file})
 
 
 def _rdd_may_read(rdd: JavaObject, spark: SparkSession, root: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaObject
@@ -22,6 +22,8 @@ from pyspark.sql.types import StructType
 from deltamerge.spark.config import KEYS, Conf, MergeConf, read_conf
 
 logger = logging.getLogger("deltamerge.spark.session")
+
+_Answer = TypeVar("_Answer")
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
@@ -74,12 +76,7 @@ def default_parallelism(spark: SparkSession) -> int | None:
     """Return how many tasks a session runs at a time by default; None where it does not say."""
     if is_connect(spark):
         return None
-    try:
-        return spark.sparkContext.defaultParallelism
-    except SPARK_ERRORS as error:
-        if not is_refusal(error):
-            raise
-        return None
+    return unless_refused(lambda: spark.sparkContext.defaultParallelism)
 
 
 def merge_conf(spark: SparkSession) -> MergeConf:
@@ -88,13 +85,8 @@ def merge_conf(spark: SparkSession) -> MergeConf:
 
 def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
     """Return the settings of a session that a statement asks for, with defaults."""
-    try:
-        # All at once: each question is a request over Connect, and a call of the JVM elsewhere.
-        known: dict[str, str] | None = settings_below(spark, "spark.")
-    except SPARK_ERRORS as error:
-        if not is_refusal(error):
-            raise
-        known = None
+    # All at once: each question is a request over Connect, and a call of the JVM elsewhere.
+    known = unless_refused(lambda: settings_below(spark, "spark."))
 
     def value(key: str) -> str | None:
         found = conf_value(spark, key) if known is None else known.get(key)
@@ -154,19 +146,19 @@ def reset_transaction(spark: SparkSession, conf: MergeConf) -> None:
 
 def conf_value(spark: SparkSession, key: str) -> str | None:
     """Return a session's value of a key, None where it is not set, or the session does not show it."""
-    try:
-        value = spark.conf.get(key, None)
-    except SPARK_ERRORS as error:
-        if not is_refusal(error):
-            raise
-        return None
+    value = unless_refused(lambda: spark.conf.get(key, None))
     return None if value is None else str(value)
 
 
 def effective_value(spark: SparkSession, key: str) -> str | None:
     """Return what a session goes by for a key that Spark knows: its value, else Spark's default."""
+    return unless_refused(lambda: str(spark.conf.get(key)))
+
+
+def unless_refused(ask: Callable[[], _Answer]) -> _Answer | None:
+    """Return an answer of the session; None where it refuses the question for what it is."""
     try:
-        return str(spark.conf.get(key))
+        return ask()
     except SPARK_ERRORS as error:
         if not is_refusal(error):
             raise

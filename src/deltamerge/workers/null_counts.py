@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from deltamerge.workers.table_columns import plain_type
+
 # Those whose counts have been compared with the values.
 _COUNTS_ALL = re.compile(
     r"(parquet-mr|delta-rs|parquet-rs) version |DuckDB version v[2-9]\.|parquet-cpp-arrow version (2[6-9]|[3-9]\d)\."
@@ -43,18 +45,4 @@ def _leaves(kind: pa.DataType, is_repeated: bool = False, in_struct: bool = Fals
     elif pa.types.is_nested(kind) and kind.num_fields:
         yield from _leaves(kind.field(0).type, True)
     else:
-        yield is_repeated, in_struct and not _has_own_length(kind)
-
-
-def _has_own_length(kind: pa.DataType) -> bool:
-    return any(
-        is_kind(kind)
-        for is_kind in (
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_string_view,
-            pa.types.is_binary,
-            pa.types.is_large_binary,
-            pa.types.is_binary_view,
-        )
-    )
+        yield is_repeated, in_struct and plain_type(kind) not in (pa.string(), pa.binary())

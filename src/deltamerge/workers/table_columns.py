@@ -288,15 +288,7 @@ def _is_same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
         pa.types.is_timestamp,
         pa.types.is_date,
         pa.types.is_decimal,
-        lambda kind: (
-            pa.types.is_string(kind)
-            or pa.types.is_large_string(kind)
-            or pa.types.is_string_view(kind)
-            or pa.types.is_binary(kind)
-            or pa.types.is_large_binary(kind)
-            or pa.types.is_binary_view(kind)
-            or pa.types.is_fixed_size_binary(kind)
-        ),
+        lambda kind: plain_type(kind) in (pa.string(), pa.binary()) or pa.types.is_fixed_size_binary(kind),
     )
     return any(is_kind(found) and is_kind(wanted) for is_kind in kinds)
 
