@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
@@ -34,6 +34,7 @@ from deltamerge.api.save_frame import (
 from deltamerge.as_delta import install_as_delta
 from deltamerge.spark import columns as F
 from deltamerge.spark.data_source import drop_missing_catalog, is_default_source
+from deltamerge.spark.session import effective_value
 
 _STATE, _TABLE, _FRAME = "_deltamerge_asked", "_deltamerge_table", "_deltamerge_frame"
 _MARK = "_deltamerge_installed"
@@ -42,7 +43,9 @@ _State = TypeVar("_State", Load, Save)
 _Original: TypeAlias = Callable[..., Any]
 _Frames: TypeAlias = Callable[..., DataFrame]
 _thread = threading.local()
-_registered: WeakSet[Any] = WeakSet()
+_TIME_ZONE = "spark.sql.session.timeZone"
+# The time zone that each session had when its source was registered.
+_registered: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
 
 
 def install_in_pyspark() -> None:
@@ -168,9 +171,13 @@ def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = No
 
 
 def _register_once(spark: SparkSession) -> None:
-    if spark not in _registered:
-        registered_on_demand(spark)
-        _registered.add(spark)
+    if spark not in _registered or _registered[spark] != effective_value(spark, _TIME_ZONE):
+        _register(spark)
+
+
+def _register(spark: SparkSession) -> None:
+    registered_on_demand(spark)
+    _registered[spark] = effective_value(spark, _TIME_ZONE)
 
 
 def _get_or_create(original: _Original, self: Any) -> SparkSession:  # noqa: ANN401
@@ -322,8 +329,7 @@ def _overwrite(original: _Original, self: Any, /, condition: Any) -> None:  # no
 def _stream_format(original: _Original, self: Any, /, source: str) -> Any:  # noqa: ANN401
     if source.lower() == "delta":
         spark = _stream_session(self)
-        registered_on_demand(spark)
-        _registered.add(spark)
+        _register(spark)
     return original(self, source)
 
 

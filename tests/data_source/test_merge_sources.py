@@ -144,6 +144,24 @@ if not CONNECT:
             started.awaitTermination()
         assert sorted(row.v for row in plain(spark, path).collect()) == [100 if joined else 0, 100]
 
+    def test_what_the_static_side_of_a_stream_read_before(
+        registered: SparkSession, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        """The second batch is joined with the version before the first one's merge."""
+        path, other = table(spark, tmp_path / "t"), table(spark, tmp_path / "other")
+        write_delta(spark.createDataFrame([(2, 7)], SCHEMA), str(other), mode="append")
+        stream = spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(str(other))
+        stream = stream.join(plain(spark, path).hint("broadcast"), "id").select("id", stream["v"])
+
+        def merged(batch: DataFrame, _: int) -> None:
+            merge(spark, path, batch).execute()
+
+        query = stream.writeStream.foreachBatch(merged).option("checkpointLocation", str(tmp_path / "c"))
+        started = query.start()
+        with pytest.raises(Exception, match="Read the table again"):
+            started.awaitTermination()
+        assert sorted(row.v for row in plain(spark, path).collect()) == [0, 0]
+
 
 @pytest.mark.parametrize(
     ("uri", "root", "expected"),

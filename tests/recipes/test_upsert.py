@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,14 @@ def test_order_of_strings_is_that_of_the_targets_column(spark: SparkSession, tmp
     assert rows_of(table.toDF()) == [(1, "new", 10), (2, "b", 50), (3, "only", None)]
     with pytest.raises(DeltaRuntimeException, match="The value 'x' of the source's column `at` cannot be cast to INT"):
         upsert(table, spark.createDataFrame([(1, "x", "x")], frame.schema), "id", order_by="at")
+
+
+def test_order_by_times_that_the_target_cuts(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a", date(2024, 5, 1))], "id INT, name STRING, at DATE")
+    late = spark.sql("SELECT 1 AS id, 'late' AS name, TIMESTAMP'2024-05-01 08:00:00' AS at")
+    with pytest.raises(DeltaAnalysisException, match="column at is DATE, which cuts values of TIMESTAMP in order_by"):
+        upsert(table, late, "id", order_by="at")
+    assert table.toDF().collect() == [(1, "a", date(2024, 5, 1))]
 
 
 def test_order_by_several_columns_with_null(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,6 +64,19 @@ def test_the_session_says_how_partitions_are_overwritten(installed: SparkSession
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
+def test_another_time_zone_in_the_middle(installed: SparkSession, tmp_path: Path) -> None:
+    """The source that Spark reads by has what the session says now."""
+    spark, path = installed, str(tmp_path / "t")
+    spark.sql("SELECT 1L AS id, TIMESTAMP'2024-05-01 12:00:00' AS t").write.format("delta").partitionBy("t").save(path)
+    reader = spark.read.format("delta").schema("id BIGINT, t TIMESTAMP")
+    try:
+        for zone in ("Etc/UTC", "Asia/Tokyo"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            assert len(rows(reader.load(path))) == 1
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 def test_options_of_files_and_how_names_are_spelled(installed: SparkSession, tmp_path: Path) -> None:
     spark, path = installed, str(tmp_path / "t")
     writer = spark.range(10, numPartitions=1).selectExpr("id", "0 AS p").write.format("delta").partitionBy("P")

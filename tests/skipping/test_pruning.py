@@ -311,7 +311,8 @@ def test_unknown_zones_keep_what_depends_on_them(zone: str) -> None:
     assert kept(far, schema("timestamp"), *files, zone=zone) == [0]
     instant = Comparison("=", X, datetime(1999, 1, 1, tzinfo=UTC), "timestamp")
     assert kept(instant, schema("timestamp"), *files, zone=zone) == []
-    assert kept_by_value(instant, "timestamp", ["2024-01-01 00:00:00", "2024-01-01T00:00:00Z"], zone) == [0]
+    values = ["1999-01-01 20:00:00", "2024-01-01 00:00:00", "2024-01-01T00:00:00Z"]
+    assert kept_by_value(instant, "timestamp", values, zone) == [0]
 
 
 def test_dates_and_times_without_zone() -> None:
@@ -374,7 +375,11 @@ def test_partition_values_of_a_zone_with_rules() -> None:
     """Java may know other rules than Python."""
     equal = Comparison("=", X, datetime(2021, 9, 8, 9, 11, 11, tzinfo=UTC), "timestamp")
     values = ["2021-09-08 11:11:11", "2021-09-08T09:11:11.000000Z", "2021-09-08 09:11:11", "2021-09-08T09:11:12Z"]
-    assert kept_by_value(equal, "timestamp", values, "Europe/Berlin") == [0, 1, 2]
+    values += ["2021-09-10 11:11:11", "2021-09-06 11:11:11", "no time"]
+    assert kept_by_value(equal, "timestamp", values, "Europe/Berlin") == [0, 1, 2, 6]
+    assert kept_by_value(equal, "timestamp", values, "America/Nowhere") == [0, 1, 2, 6]
+    other = Comparison("<>", X, datetime(2021, 9, 8, 9, 11, 11, tzinfo=UTC), "timestamp")
+    assert kept_by_value(other, "timestamp", values, "Europe/Berlin") == [0, 2, 3, 4, 5, 6]
 
 
 def test_physical_names_under_column_mapping() -> None:

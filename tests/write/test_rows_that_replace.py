@@ -66,6 +66,51 @@ def test_merges_and_appends_of_what_was_read_before(spark: SparkSession, tmp_pat
     assert sorted(row["id"] for row in table.toDF().collect()) == list(range(8))
 
 
+def test_a_table_that_was_empty(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    """Its frame has no file that could tell the table."""
+    table.delete()
+    path, new = str(tmp_path), spark.range(8).selectExpr("id", "0 AS p", "'c' AS v")
+    rows = table.toDF()
+    assert rows.columns == new.columns and not rows.collect()
+    for _ in range(2):
+        missing = new.join(table.toDF().select("id"), "id", "left_anti")
+        write_delta(missing, path, mode="append")
+    assert table.toDF().count() == 8
+    assert table.history().first()["isBlindAppend"] is False  # type: ignore[index]
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        write_delta(new.join(rows.select("id"), "id", "left_anti"), path, mode="append")
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        table.alias("t").merge(rows.alias("s"), "t.id = s.id").whenNotMatchedBySourceDelete().execute()
+
+
+def test_tables_within_tables_and_clones(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    """The mark tells the table, not its files' folder."""
+    within, cloned = str(tmp_path / "_within"), tmp_path / "_clone"
+    write_delta(spark.range(2).selectExpr("id", "0 AS p", "'x' AS v"), within)
+    rows = DeltaTable.forPath(spark, within).toDF()
+    append(spark, tmp_path)
+    table.alias("t").merge(rows.alias("s"), "t.id = s.id").whenMatchedUpdateAll().execute()
+    clone = table.clone(str(cloned), isShallow=True)
+    write_delta(clone.toDF().where("id = 7").selectExpr("id + 1 AS id", "p", "v"), str(cloned), mode="append")
+    assert clone.history().first()["isBlindAppend"] is False  # type: ignore[index]
+    assert sorted(row["id"] for row in clone.toDF().collect()) == [0, 1, 2, 7, 8]
+
+
+def test_a_query_of_sql_over_frames(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    rows = spark.sql("SELECT id, p, v FROM {t} WHERE id IN (SELECT id FROM range(5))", t=table.toDF())
+    append(spark, tmp_path)
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        table.alias("t").merge(rows.alias("s"), "t.id = s.id").whenMatchedDelete().execute()
+
+
+def test_a_merge_that_was_done_already(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+    rows = table.toDF()
+    for _ in range(2):
+        merge = table.alias("t").merge(rows.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"v": "'once'"})
+        merge.run(txn_app_id="a", txn_version=1)
+    assert table.history().count() == 2
+
+
 def test_commits_that_were_cleaned_up(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
     """What nothing tells any more may have changed rows."""
     rows = table.toDF()

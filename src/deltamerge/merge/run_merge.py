@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.execute_plan import execute_plan
@@ -22,7 +23,7 @@ from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.steps import Steps
-from deltamerge.scan.table_reads import reads_table
+from deltamerge.scan.table_reads import reads_table, versions_read
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.held_settings import for_merging, session_settings
 from deltamerge.spark.session import errors_not_logged, merge_conf, refresh_path, reset_transaction
@@ -106,12 +107,12 @@ def _run_once(
             refuse_append_only(snapshot, command.table.name, f"the {command.statement.verb} changes rows")
         if conf.check_latest_schema_on_read:
             check_schema_since_analysis(command.table, snapshot)
-        if command.snapshot is None and command.statement.has_source:
-            refuse_stale_rows(command.table, snapshot, command.statement.source)
     transaction = session_transaction(conf)
     if transaction is not None and transaction.is_in(snapshot):
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
+    if command.snapshot is None and command.statement.has_source:
+        snapshot = _as_new_as_its_source(command, snapshot)
     execution = replace(prepare(command, snapshot, conf, steps), kept=kept)
     changes = replace(execute_plan(execution), appended=command.appended)
     store, folder = command.table.store, changes.execution.folder
@@ -141,6 +142,15 @@ def _run_once(
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
     others = committed.reconciled_with
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
+
+
+def _as_new_as_its_source(command: MergeIntoCommand, snapshot: Snapshot) -> Snapshot:
+    """Return the version to merge into, which is none before those that the source has read."""
+    source, table = command.statement.source, command.table
+    if max(versions_read(source, table), default=0) > snapshot.version:
+        snapshot = table.snapshot_to_write()
+    refuse_stale_rows(table, snapshot, source)
+    return snapshot
 
 
 @contextmanager

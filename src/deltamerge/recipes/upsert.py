@@ -19,7 +19,7 @@ from deltamerge.merge.outcome import Progress
 from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys
 from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
 from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
-from deltamerge.recipes.values import ColumnPair, all_of, kept_sql
+from deltamerge.recipes.values import ColumnPair, all_of, kept_sql, loses_part
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
@@ -202,10 +202,18 @@ class _Columns:
     def parsed(self, name: str) -> ColumnPair | None:
         """Return a column of strings with the target's column, whose type gives them another order; else None."""
         source, index = self.of_source(name, "order_by"), find_field(self.target, name, self.case_sensitive)
-        if index is None or not isinstance(source.dataType, StringType):
+        if index is None:
             return None
         target = self.target.fields[index]
-        return None if isinstance(target.dataType, StringType) else self._pair(target, source)
+        if loses_part(source.dataType, target.dataType):
+            raise DeltaAnalysisException(
+                "DELTA_ILLEGAL_USAGE",
+                f"The target's column {target.name} is {target.dataType.simpleString().upper()}, which cuts values of "
+                f"{source.dataType.simpleString().upper()} in order_by, so that an older row could not be told from a "
+                "newer one. Cast them, or give the column their type. Nothing was written.",
+            )
+        is_parsed = isinstance(source.dataType, StringType) and not isinstance(target.dataType, StringType)
+        return self._pair(target, source) if is_parsed else None
 
     def new(self) -> list[StructField]:
         """Return the source's columns that the target lacks."""

@@ -62,12 +62,13 @@ def newest_version_mark(table: Table, version: int) -> dict[str, str]:
 
 def reads_table(frame: DataFrame, table: Table) -> bool:
     """Return whether a frame may read a table's files: then it has the rows of the version that it was made from."""
-    root = table.store.absolute("")
+    root, spark = table.store.absolute(""), frame.sparkSession
     try:
-        if is_connect(frame.sparkSession):
+        if versions_read(frame, table):
+            return True
+        if is_connect(spark):
             return _plan_may_read(physical_plan(frame), frame.inputFiles(), root)
-        java: Any = frame._jdf.queryExecution().analyzed()
-        return any(_may_read(leaf, frame.sparkSession, root) for leaf in _leaves(java))
+        return any(_may_read(leaf, spark, root) for leaf in _leaves_of(frame))
     except (PySparkException, Py4JError):
         return True
 
@@ -75,25 +76,25 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
 def surely_reads_table(frame: DataFrame, table: Table) -> bool:
     """Return whether the plan of rows that are appended names the table or files of it."""
     root, spark = table.store.absolute(""), frame.sparkSession
-    if is_connect(spark):
-        plan: Any = frame
-        places = [*frame.inputFiles(), *_tables_of_connect_plan(spark, plan._plan)]
-    else:
-        java: Any = frame._jdf.queryExecution().analyzed()
-        places = [place for leaf in _leaves(java) for place in _places_of(leaf, spark)]
-    return any(may_be_below(place, root) for place in places)
+    if versions_read(frame, table):
+        return True
+    if not is_connect(spark):
+        return any(may_be_below(place, root) for leaf in _leaves_of(frame) for place in _places_of(leaf, spark))
+    try:
+        return any(may_be_below(place, root) for place in (*_tables_of_connect_plan(frame), *frame.inputFiles()))
+    except PySparkException:
+        # Too many files for one message, or a plan of which the server does not tell them.
+        return True
 
 
-def version_read(frame: DataFrame, table: Table) -> int | None:
-    """Return the oldest version of a table that a frame has read as the newest; None where it has read none."""
+def versions_read(frame: DataFrame, table: Table) -> set[int]:
+    """Return the versions of a table that a frame has read as the newest."""
     root, spark = table.store.absolute(""), frame.sparkSession
     if is_connect(spark):
-        plan: Any = frame
-        found = list(_marked_in_connect_plan(plan._plan, root))
-    else:
-        java: Any = frame._jdf.queryExecution().analyzed()
-        found = [version for leaf in _leaves(java) if (version := _marked(leaf, spark, root)) is not None]
-    return min(found, default=None)
+        marks = [dict(read.data_source.options) for read in _reads_of_connect_plan(frame)]
+        return {int(mark[_NEWEST_VERSION]) for mark in marks if _is_same(mark.get(_OF_TABLE), root)}
+    found = (_marked(leaf, spark, root) for leaf in _leaves_of(frame))
+    return {version for version in found if version is not None}
 
 
 def _marked(leaf: JavaObject, spark: SparkSession, root: str) -> int | None:
@@ -107,16 +108,13 @@ def _marked(leaf: JavaObject, spark: SparkSession, root: str) -> int | None:
         return None
     found = [relation.options().get(name) for name in (_NEWEST_VERSION, _OF_TABLE)]
     version, table = (option.get() if option.isDefined() else None for option in found)
-    if version is None or table is None or not may_be_below(table, root):
-        return None
-    return int(version)
+    return int(version) if version is not None and _is_same(table, root) else None
 
 
 def _pinned(relation: JavaObject, spark: SparkSession, root: str) -> int | None:
     """Return the version at which a frame of ``format("delta")`` stays, though its query did not ask for one."""
-    location = _location(relation, spark)
-    is_own = location is not None and may_be_below(location, root)
-    if not is_own or any(relation.options().containsKey(name) for name in ("versionAsOf", "timestampAsOf")):
+    asks = any(relation.options().containsKey(name) for name in ("versionAsOf", "timestampAsOf"))
+    if asks or not _is_same(_location(relation, spark), root):
         return None
     # Spark gives no way to what the source has said in Python but its own.
     field = relation.table().getClass().getDeclaredField("ds")
@@ -126,11 +124,8 @@ def _pinned(relation: JavaObject, spark: SparkSession, root: str) -> int | None:
     return version
 
 
-def _marked_in_connect_plan(plan: object, root: str) -> Iterator[int]:
-    for read in _reads_of_connect_plan(plan):
-        options = getattr(read, "_options", None) or {}
-        if _NEWEST_VERSION in options and may_be_below(options[_OF_TABLE], root):
-            yield int(options[_NEWEST_VERSION])
+def _is_same(place: str | None, root: str) -> bool:
+    return place is not None and may_be_below(place, root) and may_be_below(root, place)
 
 
 def has_hidden_reads(frame: DataFrame) -> bool:
@@ -149,26 +144,31 @@ def _places_of(leaf: JavaObject, spark: SparkSession) -> list[str]:
     return []
 
 
-def _tables_of_connect_plan(spark: SparkSession, plan: object) -> Iterator[str]:
+def _tables_of_connect_plan(frame: DataFrame) -> Iterator[str]:
     """Yield the folders of Delta tables that a frame over Connect was made of."""
-    for read in _reads_of_connect_plan(plan):
-        if type(read).__name__ == "Read":
-            entry = catalog_entry(spark, parse_name(read.table_name))
+    for read in _reads_of_connect_plan(frame):
+        source = read.data_source
+        if read.HasField("named_table"):
+            entry = catalog_entry(frame.sparkSession, parse_name(read.named_table.unparsed_identifier))
             if entry is not None and entry.location:
                 yield entry.location
-        elif str(read._format).lower() == "delta":
-            options = {name.lower(): value for name, value in (read._options or {}).items()}
-            yield from [*(read._paths or ()), *filter(None, [options.get("path")])]
+        elif source.format.lower() == "delta":
+            options = {name.lower(): value for name, value in source.options.items()}
+            yield from [*source.paths, *filter(None, [options.get("path")])]
 
 
-def _reads_of_connect_plan(plan: object) -> Iterator[Any]:
-    if not isinstance(plan, (list, tuple)) and type(plan).__module__ != "pyspark.sql.connect.plan":
-        return
-    if type(plan).__name__ in ("DataSource", "Read"):
-        yield plan
-        return
-    for part in plan if isinstance(plan, (list, tuple)) else vars(plan).values():
-        yield from _reads_of_connect_plan(part)
+def _reads_of_connect_plan(frame: DataFrame) -> Iterator[Any]:
+    """Yield what a frame over Connect reads, in subqueries and in queries of SQL over frames, too."""
+    connect: Any = frame
+    plan = connect._plan.to_proto(connect.sparkSession.client)
+    messages = [plan]
+    while messages:
+        message = messages.pop()
+        if message.DESCRIPTOR.full_name == "spark.connect.Read":
+            yield message
+        for field, value in message.ListFields():
+            if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+                messages += [value] if hasattr(value, "DESCRIPTOR") else value
 
 
 def may_be_below(uri: str, root: str) -> bool:
@@ -205,6 +205,16 @@ def _plan_may_read(plan: str, files: list[str], root: str) -> bool:
     return not all(_LEAF_OF_PHYSICAL_PLAN.match(re.sub(r"^[ :+-]*(\*?\(\d+\) )?", "", leaf)) for leaf in leaves)
 
 
+def _leaves_of(frame: DataFrame) -> Iterator[JavaObject]:
+    """Yield the leaves of a classic frame's plan; of a batch of a stream, those of the stream's."""
+    java: Any = frame._jdf.queryExecution().analyzed()
+    for leaf in _leaves(java):
+        plan = (
+            _plan_of_stream(leaf.rdd(), frame.sparkSession) if leaf.getClass().getSimpleName() == "LogicalRDD" else None
+        )
+        yield from [leaf] if plan is None else _leaves(plan)
+
+
 def _leaves(plan: JavaObject) -> Iterator[JavaObject]:
     for part in (plan, *_each(plan.subqueriesAll())):
         yield from _each(part.collectLeaves())
@@ -219,7 +229,7 @@ def _may_read(leaf: JavaObject, spark: SparkSession, root: str) -> bool:
     if kind in _READ_NOTHING:
         return False
     if kind == "LogicalRDD":
-        return _rdd_may_read(leaf.rdd(), spark, root)
+        return _rdd_may_read(leaf.rdd())
     if kind == "LogicalRelation":
         return _relation_may_read(leaf.relation(), spark, root)
     if kind == "StreamingDataSourceV2ScanRelation":
@@ -268,14 +278,18 @@ def _files_may_be_below(index: JavaObject, spark: SparkSession, root: str) -> bo
     return any(may_be_below(folder, root) for folder in {file.rpartition("/")[0] for file in files if file})
 
 
-def _rdd_may_read(rdd: JavaObject, spark: SparkSession, root: str) -> bool:
-    if rdd.getClass().getSimpleName() != "SQLExecutionRDD":
-        return not _DRIVERS_ROWS.issuperset(_RDD.findall(rdd.toDebugString()))
-    # A batch of a stream, whose plan only its query has, which another session may have started.
+def _rdd_may_read(rdd: JavaObject) -> bool:
+    # What a stream reads has been looked at in its own plan, where that is known.
+    is_batch = rdd.getClass().getSimpleName() == "SQLExecutionRDD"
+    return is_batch or not _DRIVERS_ROWS.issuperset(_RDD.findall(rdd.toDebugString()))
+
+
+def _plan_of_stream(rdd: JavaObject, spark: SparkSession) -> JavaObject | None:
+    """Return the plan of a stream whose batch an RDD is, which another session may have started; None if unknown."""
     query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if query is None:
-        return True
+    if rdd.getClass().getSimpleName() != "SQLExecutionRDD" or query is None:
+        return None
     jvm: Any = spark.sparkContext._jvm
     java: Any = spark._jsparkSession
     started = java.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))
-    return started is None or any(_may_read(leaf, spark, root) for leaf in _leaves(started.lastExecution().analyzed()))
+    return None if started is None else started.lastExecution().analyzed()

@@ -103,7 +103,12 @@ def target_frame(
             [T.StructField(f.name, f.dataType, f.nullable or all_nullable, length(f)) for f in schema.fields]
             + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
         )
-        return empty_frame(table.spark, empty)
+        if not marks:
+            return empty_frame(table.spark, empty)
+        # A read of no files, whose plan tells as much as any other.
+        plain = T.StructType([T.StructField(f.name, f.dataType) for f in empty.fields])
+        required = [f.name for f in empty.fields if not f.nullable]
+        return with_required(table.spark.read.options(**marks).schema(plain).parquet(), required)
     refuse_replaced_files(table, files)
     refuse_hidden_files(table, files)
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode

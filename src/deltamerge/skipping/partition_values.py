@@ -32,7 +32,8 @@ BOOLEANS = {
 def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | None, session_time_zone: str) -> Bounds:
     """Return one partition column's values as bounds, both ends of which are the value.
 
-    A string that cannot surely be read is unknown, so is a file that does not name the column at all.
+    A timestamp in a time zone with rules is somewhere near what Python takes it for. Another string that cannot surely
+    be read is unknown, so is a file that does not name the column at all.
     `partition_values` are map<string, string>, `name` is the column's physical name; without `kind` only the
     column's NULLs are known.
     """
@@ -43,10 +44,14 @@ def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | N
     values: list[str | None] = [*encoded.dictionary.to_pylist(), None]
     parse = partition_parser(kind, session_time_zone)
     keys: list[Key] = []
-    known, null, value = [], [], []
+    known, null, value, slack = [], [], [], []
     is_string = kind is not None and kind.kind == "string"
+    is_instant = kind is not None and kind.kind == "timestamp"
     for string in values:
         key = None if string is None or parse is None else parse(string)
+        slack.append(0)
+        if key is None and string is not None and is_instant:
+            key, slack[-1] = timestamps.rough_instant(string, session_time_zone), timestamps.ZONE_SLACK_MICROS
         keys.append(("" if is_string else 0) if key is None else key)
         known.append(key is not None)
         # Readers differ on whether an empty string is NULL for a string column, and old converters let Hive's name
@@ -55,10 +60,10 @@ def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | N
         value.append(string is not None and (string != "" or kind is None or is_string))
     dtype = np.int64 if kind is not None and fits_int64(kind) else object
     by_code = np.array(keys, dtype=dtype)[codes]
-    is_known = np.array(known)[codes]
+    is_known, around = np.array(known)[codes], np.array(slack, np.int64)[codes]
     return Bounds(
-        lower=by_code,
-        upper=by_code,
+        lower=by_code - around if is_instant else by_code,
+        upper=by_code + around if is_instant else by_code,
         lower_known=is_known,
         upper_known=is_known,
         may_be_null=np.array(null)[codes] | ~present,

@@ -148,6 +148,11 @@ def certain_instant(string: str, session_time_zone: str) -> int | None:
     return _instant(string, zone if zone is not None and is_fixed(zone) else None)
 
 
+def rough_instant(string: str, session_time_zone: str) -> int | None:
+    """Return a timestamp as microseconds since the epoch, at most `ZONE_SLACK_MICROS` off."""
+    return _instant(string, session_zone(session_time_zone) or timezone.utc)
+
+
 def parse_instant(string: str, session_time_zone: str) -> int | None:
     """Return a timestamp as microseconds since the epoch, as Spark reads it if it knows the same of the time zone.
 

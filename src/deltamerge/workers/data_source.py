@@ -28,6 +28,7 @@ with suppress(ImportError):
 PUSHES_FILTERS = "spark.sql.python.filterPushdown.enabled"
 _OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _TIME_ZONE = "spark.sql.session.timeZone"
+_UTC = frozenset({"UTC", "GMT", "UCT", "ZULU", "UNIVERSAL", "GREENWICH", "Z", "+00:00"})
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -238,9 +239,13 @@ def _property(key: str) -> str | None:
     return None if context is None else context.getLocalProperty(key)
 
 
+def _zone(name: str) -> str:
+    return "UTC" if name.upper().removeprefix("ETC/") in _UTC else name
+
+
 def _check_time_zone(planned: str | None, table: str) -> None:
     found = _property(_TIME_ZONE)
-    if planned is not None and found not in (None, planned):
+    if planned is not None and found is not None and _zone(found) != _zone(planned):
         raise ValueError(
             f"[DELTAMERGE_TIME_ZONE_CHANGED] Timestamps of table {table} depend on the session's time zone, which is "
             f"{found}, but was {planned} when the data source delta was registered: call deltamerge.register(spark) "

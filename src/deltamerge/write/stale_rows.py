@@ -11,7 +11,7 @@ from deltamerge.exceptions import ConcurrentAppendException
 from deltamerge.log.actions import AddFile, RemoveFile
 from deltamerge.log.commits import read_commit
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.table_reads import version_read
+from deltamerge.scan.table_reads import versions_read
 from deltamerge.spark.table import Table
 
 PartitionValues: TypeAlias = "frozenset[tuple[str, str | None]]"
@@ -35,16 +35,15 @@ def refuse_stale_rows(
     Raises:
         ConcurrentAppendException: The changes would be lost, or done twice.
     """
-    read = version_read(frame, table)
-    if read is None:
-        return
+    read = min(versions_read(frame, table), default=newest.version)
     for version in range(read + 1, newest.version + 1):
         if _changes_rows(table, version, partitions):
             raise ConcurrentAppendException(
                 "DELTA_CONCURRENT_APPEND",
                 f"The rows to merge or write were read from version {read} of table {table.name} itself, and version "
                 f"{version} has changed rows of the table since, which they do not take into account. Read the table "
-                "again, and use what that returns. Nothing was committed.",
+                "again: a frame or view of a table keeps the version at which it was made, so make it in the loop, "
+                "batch or retry that uses it. Nothing was committed.",
                 parameters={"tableName": table.name, "version": str(version)},
             )
 

@@ -336,15 +336,14 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     look = surely_reads_table if asked.kind == "append" else reads_table
     # What takes the place of all rows is in conflict with every change of them, wherever it comes from.
     read_table = is_overwrite or look(frame, table)
-    if read_table and asked.kind == "append":
+    if is_overwrite or (read_table and asked.kind == "append"):
         refuse_stale_rows(table, snapshot, frame)
     folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
         gone = replaced(written)
-        if gone is not None:
-            places = None if is_overwrite else partitions_of(chain(gone.files.add_files(), written.files))
-            refuse_stale_rows(table, snapshot, frame, places)
+        if gone is not None and not is_overwrite:
+            refuse_stale_rows(table, snapshot, frame, partitions_of(chain(gone.files.add_files(), written.files)))
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
