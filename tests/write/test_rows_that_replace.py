@@ -148,3 +148,12 @@ def test_partitions_that_others_have_not_changed(spark: SparkSession, tmp_path: 
     assert sorted(row["id"] for row in table.toDF().collect()) == list(range(10, 16))
     with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
         write_frame(open_table(spark, str(tmp_path)), rows.where("p = 0"), FrameWrite("dynamic"))
+
+
+def test_a_partition_that_another_writer_has_emptied(spark: SparkSession, tmp_path: Path) -> None:
+    write_delta(spark.range(6).selectExpr("id", "id % 3 AS p"), str(tmp_path), partition_by="p")
+    table = DeltaTable.forPath(spark, str(tmp_path))
+    moved = table.toDF().where("p = 0").selectExpr("id", "1L AS p")
+    table.delete("p = 0")
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        write_frame(open_table(spark, str(tmp_path)), moved, FrameWrite("replace_where", Expression("p IN (0, 1)")))

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TypeAlias
-
 from pyspark.sql import DataFrame
 
 from deltamerge.exceptions import ConcurrentAppendException
-from deltamerge.log.actions import AddFile, RemoveFile
+from deltamerge.log.actions import AddFile, Metadata, RemoveFile
 from deltamerge.log.commits import read_commit
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.table_reads import versions_read
 from deltamerge.spark.table import Table
-
-PartitionValues: TypeAlias = "frozenset[tuple[str, str | None]]"
-
-
-def partitions_of(files: Iterable[AddFile]) -> set[PartitionValues]:
-    return {_key(file.partition_values) for file in files}
+from deltamerge.write.table_commits import FilesAmong
 
 
-def refuse_stale_rows(
-    table: Table, newest: Snapshot, frame: DataFrame, partitions: Collection[PartitionValues] | None = None
-) -> None:
+def refuse_stale_rows(table: Table, newest: Snapshot, frame: DataFrame, among: FilesAmong | None = None) -> None:
     """Refuse a frame that has read a version of the table since which rows in the same place were changed.
 
     delta-spark reads the table anew when the frame is used; a frame here keeps the version that it was made from.
 
     Args:
         newest: The version that is merged into or written to; what is committed later is a conflict.
-        partitions: Those in which rows are replaced or written; None for all.
+        among: Returns which of some files are of the partitions whose rows are replaced; None for all.
 
     Raises:
         ConcurrentAppendException: The changes would be lost, or done twice.
     """
     read = min(versions_read(frame, table), default=newest.version)
     for version in range(read + 1, newest.version + 1):
-        if _changes_rows(table, version, partitions):
+        if _changes_rows(table, version, newest, among):
             raise ConcurrentAppendException(
                 "DELTA_CONCURRENT_APPEND",
                 f"The rows to merge or write were read from version {read} of table {table.name} itself, and version "
@@ -48,18 +38,17 @@ def refuse_stale_rows(
             )
 
 
-def _changes_rows(table: Table, version: int, partitions: Collection[PartitionValues] | None) -> bool:
+def _changes_rows(table: Table, version: int, newest: Snapshot, among: FilesAmong | None) -> bool:
     try:
         actions = read_commit(table.store, version).actions
     except FileNotFoundError:
         # It has been cleaned up, and nothing else says what it changed.
         return True
-    files = (action for action in actions if isinstance(action, (AddFile, RemoveFile)) and action.data_change)
-    return any(
-        partitions is None or file.partition_values is None or _key(file.partition_values) in partitions
-        for file in files
-    )
-
-
-def _key(values: Mapping[str, str | None]) -> PartitionValues:
-    return frozenset(values.items())
+    files = [action for action in actions if isinstance(action, (AddFile, RemoveFile)) and action.data_change]
+    if among is None or not files:
+        return bool(files)
+    partition_columns = newest.metadata.partition_columns
+    if any(isinstance(action, Metadata) and action.partition_columns != partition_columns for action in actions):
+        return True
+    known = [AddFile(f.path, f.partition_values, 0, 0) for f in files if f.partition_values is not None]
+    return len(known) < len(files) or bool(among(known))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -46,7 +45,7 @@ from deltamerge.write.layout import data_folder
 from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
 from deltamerge.write.schema_evolution import evolved_definition
-from deltamerge.write.stale_rows import partitions_of, refuse_stale_rows
+from deltamerge.write.stale_rows import refuse_stale_rows
 from deltamerge.write.table_commits import (
     Destination,
     HistoryEntry,
@@ -343,7 +342,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         written, schema = write_fitted(table, frame, definition, folder, asked.file_options)
         gone = replaced(written)
         if gone is not None and not is_overwrite:
-            refuse_stale_rows(table, snapshot, frame, partitions_of(chain(gone.files.add_files(), written.files)))
+            refuse_stale_rows(table, snapshot, frame, gone.among)
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
         names = asked.partition_columns or ()
