@@ -506,15 +506,20 @@ def test_a_table_that_was_dropped_and_made_anew_while_a_long_transaction_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A version far above the new table's last would make it unreadable."""
-    read = append(append(create(tmp_path / "t"), [1])[1], [2])[1]
-    prepared = prepare(read, write_file(read, [1]))
-    shutil.rmtree(tmp_path / "t")
-    create(tmp_path / "t")
-    later = time.monotonic() + 60
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    with pytest.raises(ConcurrentWriteException, match="dropped, or made anew"):
-        commit(prepared, clock)
-    assert load_snapshot(open_store(str(tmp_path / "t"))).version == 0
+    for versions in (0, 2):
+        read = append(append(create(tmp_path / "t"), [1])[1], [2])[1]
+        prepared = prepare(read, write_file(read, [1]))
+        shutil.rmtree(tmp_path / "t")
+        made = create(tmp_path / "t", partitioned=True)
+        for number in range(versions):
+            made = append(made, [number], "a")[1]
+        with monkeypatch.context() as patched:
+            later = time.monotonic() + 60
+            patched.setattr(time, "monotonic", lambda at=later: at)
+            with pytest.raises(ConcurrentWriteException, match="dropped, or made anew"):
+                commit(prepared, clock)
+        assert load_snapshot(open_store(str(tmp_path / "t"))).version == versions
+        shutil.rmtree(tmp_path / "t")
 
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])

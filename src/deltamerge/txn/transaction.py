@@ -130,9 +130,10 @@ def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
     if not is_old and "delta.logRetentionDuration" not in read.metadata.configuration:
         return
     listing = list_log(prepared.store, read.version)
-    commits = {commit.start for commit in listing.commits}
+    commits = {commit.start: commit.file for commit in listing.commits}
     latest = max([*commits, *(found.version for found in listing.checkpoints)], default=None)
-    if latest is None:
+    last = read.segment.last_commit
+    if latest is None or (last is not None and commits.get(read.version, last) != last):
         raise _lost(prepared, read.version, "the table was dropped, or made anew, meanwhile", "on what is there now")
     if latest > read.version and read.version + 1 not in commits:
         raise _cleaned_up(prepared, read.version + 1, latest)
