@@ -272,9 +272,9 @@ def _location(relation: JavaObject, spark: SparkSession) -> str | None:
 
 
 def _files_may_be_below(index: JavaObject, spark: SparkSession, root: str) -> bool:
-    # One call for all: each element of Java's array would be another. URIs have no blanks.
+    # One call for all: each element of Java's array would be another.
     jvm: Any = spark.sparkContext._jvm
-    files = str(jvm.java.util.Arrays.toString(index.inputFiles())).strip("[]").split(", ")
+    files = str(jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(index.inputFiles()).mkString("\n")).split("\n")
     return any(may_be_below(folder, root) for folder in {file.rpartition("/")[0] for file in files if file})
 
 
