@@ -42,7 +42,7 @@ EXECUTOR = os.environ.get("DELTAMERGE_TEST_EXECUTOR")
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SERVER = "DELTAMERGE_TEST_SERVER"
 SERVER_LOG = "DELTAMERGE_TEST_SERVER_LOG"
-RECORDED = Path(__file__).parent / "corpus"
+RECORDED_MERGES = Path(__file__).parent / "corpus" / "test_corpus.py"
 CONNECTED = pytest.StashKey[bool]()
 START_SECONDS = 120
 
@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         meeting = [item for item in items if _uses_spark(item) and _meets_the_session(item)]
         _choose(config, items, _some_of_each(meeting))
     else:
-        long = [item for item in items if not (item.get_closest_marker("quick") or RECORDED in item.path.parents)]
+        long = [item for item in items if not (item.get_closest_marker("quick") or item.path == RECORDED_MERGES)]
         left_out = set(long) - set(_some_of_each(long))
         _choose(config, items, [item for item in items if item not in left_out])
         reason = pytest.mark.skip(reason="only over Spark Connect: set DELTAMERGE_TEST_MODE=connect")
