@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import warnings
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -45,6 +46,8 @@ SERVER_LOG = "DELTAMERGE_TEST_SERVER_LOG"
 RECORDED_MERGES = Path(__file__).parent / "corpus" / "test_corpus.py"
 CONNECTED = pytest.StashKey[bool]()
 START_SECONDS = 120
+# Of long tests on classic Spark every second one runs, by turns.
+TURN = os.environ.get("DELTAMERGE_TEST_TURN")
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
 if not os.environ.get("DELTAMERGE_TEST_RANDOM"):
@@ -82,6 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     else:
         long = [item for item in items if not (item.get_closest_marker("quick") or item.path == RECORDED_MERGES)]
         left_out = set(long) - set(_some_of_each(long))
+        left_out |= {item for item in items if not (item.get_closest_marker("quick") or _is_of_turn(item))}
         _choose(config, items, [item for item in items if item not in left_out])
         reason = pytest.mark.skip(reason="only over Spark Connect: set DELTAMERGE_TEST_MODE=connect")
         for item in items:
@@ -95,6 +99,10 @@ def _some_of_each(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     numbers: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
     counted = [(item, next(numbers[item.nodeid.split("[")[0]])) for item in items]
     return [item for item, number in counted if number % 3 == 0]
+
+
+def _is_of_turn(item: pytest.Item) -> bool:
+    return TURN is None or (zlib.crc32(item.nodeid.encode()) + int(TURN)) % 2 == 0
 
 
 def _choose(config: pytest.Config, items: list[pytest.Item], chosen: Iterable[pytest.Item]) -> None:

@@ -120,11 +120,13 @@ def test_an_abort_after_a_commit_deletes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("partitions", "kept"), [("s", [1, 3]), ("", [3])])
 def test_the_session_says_how_partitions_are_overwritten(tmp_path: Path, partitions: str, kept: list[int]) -> None:
-    settings = {**SETTINGS, "spark.sql.sources.partitionOverwriteMode": "dynamic"}
+    """Tasks tell it: the session may have changed it since its source was registered."""
     options = {"path": str(tmp_path), "partitionby": partitions}
     for rows, overwrite in ((batch(1, 2), False), (pa.record_batch({"id": [3], "s": ["2"]}), True)):
-        writer = TableWriter(*plan_write(options, settings, SCHEMA, overwrite))
-        commit_write(writer._plan, settings, [writer.write(iter([rows]))])
+        writer = TableWriter(*plan_write(options, SETTINGS, SCHEMA, overwrite))
+        message = writer.write(iter([rows]))
+        message.overwrite_mode = "dynamic"
+        commit_write(writer._plan, SETTINGS, [message])
     assert sorted(row["id"] for row in read(tmp_path)) == kept
 
 
