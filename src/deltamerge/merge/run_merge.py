@@ -147,7 +147,10 @@ def _run_once(
 def _as_new_as_its_source(command: MergeIntoCommand, snapshot: Snapshot) -> Snapshot:
     """Return the version to merge into, which is none before those that the source has read."""
     source, table = command.statement.source, command.table
-    if max(versions_read(source, table), default=0) > snapshot.version:
+    read = versions_read(source, table)
+    if not read:
+        return snapshot
+    if max(read) > snapshot.version:
         snapshot = table.snapshot_to_write()
     refuse_stale_rows(table, snapshot, source)
     return snapshot

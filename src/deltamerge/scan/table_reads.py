@@ -11,7 +11,8 @@ from __future__ import annotations
 import os.path
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from py4j.protocol import Py4JError
@@ -19,7 +20,7 @@ from pyspark.errors import PySparkException
 
 from deltamerge.scan.paths import file_key
 from deltamerge.spark.catalog import catalog_entry
-from deltamerge.spark.session import is_connect, physical_plan
+from deltamerge.spark.session import SPARK_ERRORS, is_connect, is_refusal, physical_plan
 from deltamerge.sql.names import parse_name
 from deltamerge.storage.stored_file import SCHEME
 
@@ -69,32 +70,48 @@ def reads_table(frame: DataFrame, table: Table) -> bool:
         if is_connect(spark):
             return _plan_may_read(physical_plan(frame), frame.inputFiles(), root)
         return any(_may_read(leaf, spark, root) for leaf in _leaves_of(frame))
-    except (PySparkException, Py4JError):
+    except (PySparkException, Py4JError) as error:
+        if not _is_of_session(error):
+            raise
         return True
 
 
 def surely_reads_table(frame: DataFrame, table: Table) -> bool:
     """Return whether the plan of rows that are appended names the table or files of it."""
     root, spark = table.store.absolute(""), frame.sparkSession
-    if versions_read(frame, table):
-        return True
-    if not is_connect(spark):
-        return any(may_be_below(place, root) for leaf in _leaves_of(frame) for place in _places_of(leaf, spark))
     try:
-        return any(may_be_below(place, root) for place in (*_tables_of_connect_plan(frame), *frame.inputFiles()))
-    except PySparkException:
-        # Too many files for one message, or a plan of which the server does not tell them.
+        if versions_read(frame, table):
+            return True
+        if is_connect(spark):
+            places: Iterable[str] = chain(_tables_of_connect_plan(frame), frame.inputFiles())
+        else:
+            places = (place for leaf in _leaves_of(frame) for place in _places_of(leaf, spark))
+        return any(may_be_below(place, root) for place in places)
+    except (PySparkException, Py4JError) as error:
+        # Such as too many files for one message.
+        if not _is_of_session(error):
+            raise
         return True
 
 
 def versions_read(frame: DataFrame, table: Table) -> set[int]:
-    """Return the versions of a table that a frame has read as the newest."""
+    """Return the versions of a table that a frame has read as the newest, as far as the session shows its plan."""
     root, spark = table.store.absolute(""), frame.sparkSession
-    if is_connect(spark):
-        marks = [dict(read.data_source.options) for read in _reads_of_connect_plan(frame)]
-        return {int(mark[_NEWEST_VERSION]) for mark in marks if _is_same(mark.get(_OF_TABLE), root)}
-    found = (_marked(leaf, spark, root) for leaf in _leaves_of(frame))
-    return {version for version in found if version is not None}
+    try:
+        if is_connect(spark):
+            marks = [dict(read.data_source.options) for read in _reads_of_connect_plan(frame)]
+            return {int(mark[_NEWEST_VERSION]) for mark in marks if _is_same(mark.get(_OF_TABLE), root)}
+        found = [_marked(leaf, spark, root) for leaf in _leaves_of(frame)]
+        return {version for version in found if version is not None}
+    except (PySparkException, Py4JError) as error:
+        if not is_refusal(error):
+            raise
+        return set()
+
+
+def _is_of_session(error: Exception) -> bool:
+    """Return whether an error is what Spark says, not a call of Java's that does not exist."""
+    return isinstance(error, SPARK_ERRORS) or is_refusal(error)
 
 
 def _marked(leaf: JavaObject, spark: SparkSession, root: str) -> int | None:

@@ -81,6 +81,7 @@ class ChangeWriter:
             if kind is None and self._pending:
                 self._flush()
         except BaseException as error:
+            # Whatever ends it, also Ctrl-C: the writer must not finish its file.
             ended = type(error)
             raise
         finally:
