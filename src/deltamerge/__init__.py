@@ -3,12 +3,11 @@
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.merge_sql import merge_sql, plan_sql
-from deltamerge.api.register import register
 from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.api.run_sql import sql
 from deltamerge.api.write_delta import write_delta
 from deltamerge.as_delta import install_as_delta
-from deltamerge.as_jar import install_in_pyspark
+from deltamerge.as_jar import install_in_pyspark, register
 from deltamerge.recipes.change_feed import apply_changes, scd2
 from deltamerge.recipes.upsert import upsert
 from deltamerge.render.progress import show_progress

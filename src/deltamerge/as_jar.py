@@ -20,7 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from deltamerge.api.arguments import condition_of
 from deltamerge.api.load_frame import Load, load_path, load_table
-from deltamerge.api.register import ON_DEMAND, registered_on_demand
+from deltamerge.api.register import ON_DEMAND, register_source, registered_on_demand
 from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import (
     Save,
@@ -33,6 +33,7 @@ from deltamerge.api.save_frame import (
 )
 from deltamerge.as_delta import install_as_delta
 from deltamerge.spark import columns as F
+from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.data_source import drop_missing_catalog, is_default_source
 from deltamerge.spark.session import effective_value
 
@@ -69,14 +70,45 @@ def install_in_pyspark() -> None:
         ImportError: delta-spark's own package is imported already.
     """
     install_as_delta()
+    _replace_calls()
+    active = PySparkSession.getActiveSession()
+    if active is not None:
+        drop_missing_catalog(active)
+
+
+def register(spark: SparkSession) -> bool:
+    """Let PySpark's own calls read and write Delta tables: ``format("delta")``, ``spark.sql`` and the catalog.
+
+    This does for a script whose imports name this package what `install_in_pyspark` does for one that imports
+    delta-spark: the calls are those listed there. If a JAR already provides a data source named ``delta``, that one
+    stays, and this call only warns.
+
+    Streams, and reads with a schema or with options ``fs.*``, are done by a data source in Python, which keeps the
+    settings that the session has now (its time zone, Delta's settings, the credentials of ``spark.hadoop.fs.*``); call
+    this again when they have changed. Spark runs a part of it in a Python worker next to its driver, where this package
+    must be installed (over Spark Connect on the server); executors need only PyArrow. On Spark 4.1 and later
+    ``spark.sql.python.filterPushdown.enabled`` is turned on, also where that is false.
+
+    Args:
+        spark: The session that gets the data source. Calls on Delta tables are this library's in all sessions of the
+            process afterwards.
+
+    Returns:
+        Whether the source is this library's; False if a JAR provides it.
+    """
+    if not register_source(spark):
+        return False
+    _registered[spark] = effective_value(spark, _TIME_ZONE)
+    _replace_calls()
+    return True
+
+
+def _replace_calls() -> None:
     ON_DEMAND.set()
     for found in _classes():
         if not hasattr(found.session, _MARK):
             setattr(found.session, _MARK, True)
             _install(found)
-    active = PySparkSession.getActiveSession()
-    if active is not None:
-        drop_missing_catalog(active)
 
 
 @dataclass(frozen=True)
@@ -217,7 +249,7 @@ def _load(
     asked = _asked(self, Load(), {"format": format, "schema": schema}, options)
     place = asked.options.get("path") if path is None else path
     if _is_delta(spark, asked.source) and isinstance(place, str):
-        if not asked.is_of_source:
+        if not asked.is_of_source and has_connector(spark, place):
             return load_path(spark, place, asked)
         _register_once(spark)
     return original(self, path, format, schema, **options)
@@ -260,8 +292,11 @@ def _save(
     place = path or asked.options.get("path")
     if place is None or not _is_delta(self._spark, asked.source):
         original(self, path, format, mode, partitionBy, **options)
-    else:
+    elif has_connector(self._spark, place):
         save_to_path(_frame(self), place, asked)
+    else:
+        _register_once(self._spark)
+        original(self, path, format, mode, partitionBy, **options)
 
 
 def _save_as_table(

@@ -10,6 +10,7 @@ import pytest
 import deltamerge
 from deltamerge import DeltaTable, write_delta
 from deltamerge.api import new_tables
+from deltamerge.api.register import register_source
 from deltamerge.api.save_frame import Save, save_as_table, save_to_path
 from deltamerge.exceptions import (
     CommitStateUnknownException,
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.sessions
 @pytest.fixture
 def name(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
     """A name of the catalog, dropped afterwards."""
-    deltamerge.register(spark)
+    register_source(spark)
     found = f"place_{abs(hash(request.node.name))}"
     yield found
     deltamerge.sql(spark, f"DROP TABLE IF EXISTS {found}")

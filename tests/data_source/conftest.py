@@ -1,4 +1,4 @@
-"""A session with the data source ``delta``."""
+"""A session with the data source ``delta``, and PySpark's calls as they are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import deltamerge
+from deltamerge.api.register import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def registered(_session: SparkSession) -> SparkSession:
-    assert deltamerge.register(_session)
+    assert register_source(_session)
     return _session

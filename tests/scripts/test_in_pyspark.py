@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,10 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.sql import functions as F
 
+import deltamerge
+from deltamerge import as_jar
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
+from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.session import physical_plan
 from deltamerge.tables import DeltaTable
 
@@ -384,3 +388,37 @@ def test_a_stream_makes_a_table_with_its_partitions(installed: SparkSession, tmp
     query.awaitTermination()
     assert DeltaRs(path).metadata().partition_columns == ["p"]
     assert rows(installed.read.format("delta").load(path)) == [(0, 0), (1, 1), (2, 0), (3, 1)]
+
+
+def test_register_alone_is_enough_for_a_script_that_imports_this_package(
+    spark: SparkSession, pyspark_as_it_was: None, tmp_path: Path
+) -> None:
+    assert deltamerge.register(spark)
+    path = str(tmp_path / "t")
+    spark.range(4).selectExpr("id", "id % 2 AS p").write.format("delta").partitionBy("p").save(path)
+    with pytest.raises(DeltaAnalysisException, match="DELTA_PATH_EXISTS"):
+        spark.range(1).write.format("delta").save(path)
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 0")
+    try:
+        spark.sql(f"CREATE TABLE registered USING delta LOCATION '{path}'")
+        spark.sql("SELECT 9L AS id, 1L AS p").write.insertInto("registered")
+        assert rows(spark.table("registered")) == [(1, 1), (2, 0), (3, 1), (9, 1)]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS registered")
+    assert "delta" not in sys.modules
+
+
+def test_stores_without_a_connector_of_spark(
+    spark: SparkSession, pyspark_as_it_was: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The source in Python opens what Spark itself cannot."""
+    path, copy = str(tmp_path / "t"), str(tmp_path / "copy")
+    assert has_connector(spark, f"file://{path}")
+    assert not has_connector(spark, "gs://bucket/t")
+    deltamerge.register(spark)
+    spark.range(3).write.format("delta").save(path)
+    monkeypatch.setattr(as_jar, "has_connector", lambda *_: False)
+    frame = spark.read.format("delta").load(path)
+    assert "FileScan" not in physical_plan(frame)
+    frame.write.format("delta").mode("append").save(copy)
+    assert rows(frame) == rows(spark.read.format("delta").load(copy)) == [(0,), (1,), (2,)]

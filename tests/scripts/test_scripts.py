@@ -1,4 +1,4 @@
-"""Scripts in the shape of public ones, run as they are: only their import and their session's set-up are changed.
+"""Scripts in the shape of public ones, of which only the import and the session's set-up are changed.
 
 What each leaves behind is compared with what it should, as this library and as delta-rs read it.
 """
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.sessions,
+    pytest.mark.usefixtures("pyspark_as_it_was"),
     # PySpark's client says so of the JAR's settings where the session is there already.
     pytest.mark.filterwarnings("ignore:Failed to set spark.sql.extensions"),
 ]
@@ -132,12 +133,7 @@ FOR_DELTA_SPARK = (
     (r"from deltamerge\.exceptions import Delta(\w+)", r"from pyspark.errors import \1"),
     (r"\bDelta(AnalysisException)", r"\1"),
     (r"deltamerge\.register\(spark\)\n", ""),
-    (r"deltamerge\.sql\(\s*spark,", "spark.sql("),
-    (r'\.option\("partitionBy", ', ".partitionBy("),
-    (
-        r"\.getOrCreate\(\)",
-        f"{NAMES_JAR}.getOrCreate()",
-    ),
+    (r"\.getOrCreate\(\)", f"{NAMES_JAR}.getOrCreate()"),
 )
 CHANGED_LINE = "import deltamerge; deltamerge.install_in_pyspark()"
 
@@ -178,7 +174,6 @@ def test_a_script_runs(script: str, spark: SparkSession, tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("pyspark_as_it_was")
 @pytest.mark.parametrize("script", BY_ONE_LINE if ALL else BY_ONE_LINE[1::2])
 def test_a_script_for_delta_spark_runs_with_one_changed_line(
     script: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -201,7 +196,6 @@ def check_tables(script: str, spark: SparkSession, folder: Path) -> None:
 
 @pytest.mark.oracle
 @pytest.mark.slow
-@pytest.mark.usefixtures("pyspark_as_it_was")
 @pytest.mark.parametrize("script", list(EXPECTED))
 def test_other_engines_go_on_with_what_a_script_leaves(
     script: str, spark: SparkSession, oracle: LineProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -229,7 +223,6 @@ def without_zone(value: object) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("pyspark_as_it_was")
 @pytest.mark.parametrize("changed", [False, True])
 def test_a_notebook_runs(changed: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:

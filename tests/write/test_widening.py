@@ -9,6 +9,7 @@ import pytest
 
 import deltamerge
 from deltamerge import DeltaTable
+from deltamerge.api.register import register_source
 from deltamerge.api.save_frame import Save, save_to_path
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import load_snapshot
@@ -36,7 +37,7 @@ def append(frame: DataFrame, path: Path, how: str) -> None:
     if how == "mergeSchema":
         save_to_path(frame, str(path), Save("delta", "append", options={"mergeschema": "true"}))
     elif how == "source":
-        deltamerge.register(spark)
+        register_source(spark)
         frame.write.format("delta").mode("append").option("mergeSchema", "true").save(str(path))
     else:
         name = path.name.replace("-", "_")

@@ -1,4 +1,4 @@
-"""register: the data source ``delta`` without a JAR."""
+"""The data source ``delta`` of a session, without a JAR."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from deltamerge.workers.data_source import DeltaSource
 from deltamerge.workers.sealed import Sealed
 
 ON_DEMAND = threading.Event()
-"""Set where a session's source is registered as soon as something needs it: by `install_in_pyspark`."""
+"""Set where a session's source is registered as soon as something needs it: after `install_in_pyspark`."""
 
 
-def register(spark: SparkSession) -> bool:
-    """Let ``format("delta")`` read and write Delta tables in a session, without a JAR.
-
-    If a JAR already provides a source of this name, it stays, and this call only warns.
+def register_source(spark: SparkSession) -> bool:
+    """Give a session the data source ``delta`` in Python; one of a JAR stays, with a warning.
 
     The source keeps the settings that the session has now (its time zone, Delta's settings, the credentials of
     ``spark.hadoop.fs.*``); call this again when they have changed. Spark runs a part of the source in a Python worker
@@ -26,16 +24,13 @@ def register(spark: SparkSession) -> bool:
     PyArrow. On Spark 4.1 and later it turns on ``spark.sql.python.filterPushdown.enabled``, also where that is
     false. It unsets ``spark.sql.catalog.spark_catalog`` if it names delta-spark's class and there is no such class.
 
-    Args:
-        spark: The session.
-
     Returns:
-        Whether the source is this library's; False if a JAR provides it.
+        Whether the source is this library's.
     """
     drop_missing_catalog(spark)
     if has_source_of_jar(spark):
         warnings.warn(
-            "The session has a data source delta of a JAR; format('delta') goes on using that one.", stacklevel=2
+            "The session has a data source delta of a JAR; format('delta') goes on using that one.", stacklevel=3
         )
         return False
     settings = Sealed(source_settings(spark))
@@ -45,4 +40,4 @@ def register(spark: SparkSession) -> bool:
 
 def registered_on_demand(spark: SparkSession) -> bool:
     """Register the source of a session that lacks it, where that was asked for; return whether it was."""
-    return ON_DEMAND.is_set() and register(spark)
+    return ON_DEMAND.is_set() and register_source(spark)

@@ -25,8 +25,9 @@ from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.table_reads import reads_table, versions_read
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.held_settings import for_merging, session_settings
-from deltamerge.spark.session import errors_not_logged, merge_conf, refresh_path, reset_transaction
+from deltamerge.spark.session import errors_not_logged, merge_conf, reset_transaction
 from deltamerge.spark.table import counting_requests
 from deltamerge.storage.object_store import counted
 from deltamerge.storage.stored_file import uri_of

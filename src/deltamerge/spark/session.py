@@ -27,7 +27,6 @@ _Answer = TypeVar("_Answer")
 
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 """Errors of Spark. PySpark makes its own of most of Java's, on Connect of all."""
-_NO_FILE_SYSTEM = ("ClassNotFoundException", "UnsupportedFileSystemException")
 
 COMPUTED_DEFAULTS = frozenset({"spark.sql.ansi.enabled", "spark.sql.session.timeZone"})
 """Keys whose defaults depend on where Spark runs: on an environment variable, and on the time zone of its JVM."""
@@ -93,15 +92,6 @@ def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
         return effective_value(spark, key) if found is None and key in COMPUTED_DEFAULTS else found
 
     return read_conf(kind, value)
-
-
-def refresh_path(spark: SparkSession, path: str) -> None:
-    """Let Spark forget what it has cached of a path; a Spark without a file system for it has nothing."""
-    try:
-        spark.catalog.refreshByPath(path)
-    except SPARK_ERRORS as error:
-        if not any(name in str(error) for name in _NO_FILE_SYSTEM):
-            raise
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:

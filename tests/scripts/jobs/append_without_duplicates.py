@@ -23,7 +23,7 @@ def lines(first, last):
     )
 
 
-lines(0, 30).repartition("day").write.format("delta").option("partitionBy", "day").mode("append").save(path)
+lines(0, 30).repartition("day").write.format("delta").partitionBy("day").mode("append").save(path)
 
 # The batch was sent again, with more behind it.
 batch = lines(25, 40)

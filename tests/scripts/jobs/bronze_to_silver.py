@@ -41,7 +41,7 @@ def clean(batch):
 def to_silver(batch):
     updates = clean(batch)
     if not DeltaTable.isDeltaTable(spark, silver_path):
-        updates.write.format("delta").option("partitionBy", "day").mode("append").save(silver_path)
+        updates.write.format("delta").partitionBy("day").mode("append").save(silver_path)
         return
     (
         DeltaTable.forPath(spark, silver_path)

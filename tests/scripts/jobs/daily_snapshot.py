@@ -21,7 +21,7 @@ def write_snapshot(day, rows):
         frame.write.format("delta")
         .mode("overwrite")
         .option("replaceWhere", f"day = DATE'{day}'")
-        .option("partitionBy", "day")
+        .partitionBy("day")
         .save(snapshots)
     )
 

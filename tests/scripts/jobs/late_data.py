@@ -14,8 +14,7 @@ path = f"{base}/hourly"
 spark = SparkSession.builder.appName("late data").getOrCreate()
 deltamerge.register(spark)
 
-deltamerge.sql(
-    spark,
+spark.sql(
     f"""
     CREATE TABLE IF NOT EXISTS delta.`{path}` (
         hour TIMESTAMP NOT NULL,

@@ -14,7 +14,7 @@ spark = SparkSession.builder.appName("maintenance").getOrCreate()
 deltamerge.register(spark)
 
 first = spark.range(0, 100).selectExpr("id", "id % 4 AS store", "0 AS n")
-first.write.format("delta").option("partitionBy", "store").mode("append").save(path)
+first.write.format("delta").partitionBy("store").mode("append").save(path)
 stock = DeltaTable.forPath(spark, path)
 
 for turn in range(1, 4):

@@ -16,7 +16,7 @@ deltamerge.register(spark)
 
 
 def sql(text, **args):
-    return deltamerge.sql(spark, text, args or None)
+    return spark.sql(text, args or None)
 
 
 schema = StructType([StructField("id", LongType(), False), StructField("name", StringType())])

@@ -14,10 +14,9 @@ deltamerge.register(spark)
 # ## Set up
 
 # %%
-deltamerge.sql(spark, "CREATE DATABASE IF NOT EXISTS notebook_db")
-deltamerge.sql(spark, "DROP TABLE IF EXISTS notebook_db.people")
-deltamerge.sql(
-    spark,
+spark.sql("CREATE DATABASE IF NOT EXISTS notebook_db")
+spark.sql("DROP TABLE IF EXISTS notebook_db.people")
+spark.sql(
     """
     CREATE TABLE notebook_db.people (id BIGINT, name STRING, born INT COMMENT 'the year')
     USING DELTA
@@ -28,7 +27,7 @@ deltamerge.sql(
 # %%
 people = spark.createDataFrame([(1, "Ann", 1970), (2, "Bob", 1980)], ["id", "name", "born"])
 people.createOrReplaceTempView("new_people")
-deltamerge.sql(spark, "INSERT INTO notebook_db.people SELECT id, name, CAST(born AS INT) FROM new_people")
+spark.sql("INSERT INTO notebook_db.people SELECT id, name, CAST(born AS INT) FROM new_people")
 
 # %%
 table = DeltaTable.forName(spark, "notebook_db.people")
@@ -40,8 +39,7 @@ table.toDF().show()
 # %%
 updates = spark.createDataFrame([(2, "Bobby", 1980), (3, "Cid", 1990)], ["id", "name", "born"])
 updates.createOrReplaceTempView("updates")
-deltamerge.sql(
-    spark,
+spark.sql(
     """
     MERGE INTO notebook_db.people p
     USING updates u
@@ -58,6 +56,6 @@ table.update(col("id") == 1, {"name": lit("Anna")})
 # ## Look back
 
 # %%
-deltamerge.sql(spark, "DESCRIBE HISTORY notebook_db.people").select("version", "operation").show()
-deltamerge.sql(spark, "SELECT * FROM notebook_db.people VERSION AS OF 1 ORDER BY id").show()
+spark.sql("DESCRIBE HISTORY notebook_db.people").select("version", "operation").show()
+spark.sql("SELECT * FROM notebook_db.people VERSION AS OF 1 ORDER BY id").show()
 table.history().select("version", "operationMetrics").show(truncate=False)

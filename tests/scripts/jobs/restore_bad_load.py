@@ -30,7 +30,7 @@ if wrong:
     print(f"{wrong} wrong rows: back to version {good_version}")
     prices.restoreToVersion(good_version)
 
-deltamerge.sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT positive CHECK (price > 0)")
+spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT positive CHECK (price > 0)")
 try:
     prices.alias("t").merge(bad.alias("s"), "t.product = s.product").whenMatchedUpdateAll().execute()
 except Exception as error:
