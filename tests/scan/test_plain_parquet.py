@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
+from deltamerge.skipping.collect_statistics import parquet_statistics
+from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.workers.files import LOCAL_FILES
 
 if TYPE_CHECKING:
@@ -30,6 +34,20 @@ def test_a_scan_of_local_files_is_plain(spark: SparkSession, tmp_path: Path) -> 
     found = plain_parquet(source(spark, tmp_path / "s"), TYPES, ["k"], LOCAL_FILES, "/nowhere")
     assert isinstance(found, PlainParquet)
     assert (found.rows, found.ranges, found.is_whole) == ((3,), ((1, 3),), True)
+
+
+def test_strings_whose_writer_ordered_them_by_length(spark: SparkSession, tmp_path: Path) -> None:
+    plain = source(spark, tmp_path / "s")
+    path = tmp_path / "s" / "rows.parquet"
+    own = pq.read_metadata(path).created_by.encode()
+    path.write_bytes(path.read_bytes().replace(own, b"parquet-rs version 5.1.0".ljust(len(own))))
+    found = plain_parquet(plain, TYPES, ["v"], LOCAL_FILES, "/nowhere")
+    assert isinstance(found, NotPlain)
+    assert "has wrong statistics of the key v, as all files of parquet-rs version 5.1.0" in found.reason
+    assert isinstance(plain_parquet(plain, TYPES, ["k"], LOCAL_FILES, "/nowhere"), PlainParquet)
+    schema = StructType(tuple(StructField(n, PrimitiveType(t)) for n, t in (("k", "long"), ("v", "string"))))
+    told = json.loads(parquet_statistics(pq.read_metadata(path), schema, IndexedColumns.of(schema, (), {})))
+    assert (told["minValues"], told["maxValues"]) == ({"k": 1}, {"k": 3})
 
 
 @pytest.mark.quick

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from deltamerge.log.schema import PrimitiveType, StructField, StructType
 from deltamerge.skipping.columns import ColumnType, find_column
@@ -62,6 +65,8 @@ GOOD: dict[str, Any] = {
     "tightBounds": True,
 }
 GOOD_TEXT = json.dumps(GOOD).replace("1e+17", "99999999999999999.999")
+# More digits than a double has: see `test_decimals_that_delta_rs_rounds`.
+LARGEST_DECIMAL = Decimal("100000000000000088.818")
 
 
 def read(*texts: str | None) -> list[dict[str, Any]]:
@@ -92,7 +97,7 @@ def test_every_type() -> None:
         "f.min": -0.5,
         "f.max": 1e300,
         "d.min": Decimal("1.125"),
-        "d.max": Decimal("99999999999999999.999"),
+        "d.max": LARGEST_DECIMAL,
         "s.min": 'a\nb"\\ü',
         "s.max": "z",
         "s.nulls": 1,
@@ -104,6 +109,41 @@ def test_every_type() -> None:
         "n.max": 1_577_923_200_000_999,
         "b.nulls": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "values"),
+    [
+        (38, 0, ("1234567890123450000", "1234567890123456850")),
+        (38, 0, ("-9" + "9" * 37, "9" * 38)),
+        (18, 2, ("9007199254740993.11",)),
+        (20, 2, ("1.00", "999999999999999999.99")),
+        (20, 2, ("-12345678901234568.89", "12345678901234568.89")),
+        (38, 18, ("0.299999999999999999", "1.000000000000000005")),
+        (38, 30, ("-1.234567890123456789012345678901", "0.000000000000001234567890123457")),
+        (15, 2, ("-9999999999999.99", "9999999999999.99")),
+    ],
+)
+@pytest.mark.parametrize("spelled", [str, lambda stats: stats.replace("{", "{\n", 1)])
+def test_decimals_that_delta_rs_rounds(
+    tmp_path: Path, precision: int, scale: int, values: tuple[str, ...], spelled: Callable[[str], str]
+) -> None:
+    """It computes bounds as doubles, and whole ones as BIGINT: they must not leave out a value of the file."""
+    stored = [Decimal(value) for value in values]
+    write_deltalake(tmp_path, pa.table({"d": pa.array(stored, pa.decimal128(precision, scale))}))
+    actions = map(json.loads, next((tmp_path / "_delta_log").glob("*.json")).read_text().splitlines())
+    (stats,) = (action["add"]["stats"] for action in actions if "add" in action)
+    kind = PrimitiveType(f"decimal({precision},{scale})")
+    column = find_column(StructType((StructField("d", kind),)), ("d",), frozenset())
+    assert column is not None
+    found = read_statistics(pa.array([spelled(stats)]), [column]).columns["d",]
+    assert found.lower is not None
+    assert found.upper is not None
+    low, high = found.lower[0].as_py(), found.upper[0].as_py()
+    assert low is None or low <= min(stored)
+    assert high is None or high >= max(stored)
+    if precision <= 15:
+        assert [low, high] == stored
 
 
 @pytest.mark.parametrize("nonsense", ["garbage", '{"a":1} {}', "[]", '{"numRecords":', ""])

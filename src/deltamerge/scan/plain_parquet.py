@@ -19,6 +19,7 @@ from deltamerge.spark.session import physical_plan
 from deltamerge.spark.store_options import are_reached_alike
 from deltamerge.storage.task_files import store_kind
 from deltamerge.workers.files import Files
+from deltamerge.workers.parquet_footer import has_wrong_string_bounds
 from deltamerge.workers.staged_rows import (
     SPARK_VERSION,
     StagedFile,
@@ -176,6 +177,8 @@ def _looked_at(
         return f"may have dates or times in column {ancient[0]} that depend on a setting of the session"
     ranges = []
     for name in keys:
+        if types[name] in (pa.string(), pa.binary()) and has_wrong_string_bounds(metadata):
+            return f"has wrong statistics of the key {name}, as all files of {metadata.created_by}"
         bounds = [_bounds(group.column(*leaves[name])) for group in groups]
         known = [bound for bound in bounds if bound is not None]
         if len(known) < len(bounds):

@@ -28,6 +28,7 @@ from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 from deltamerge.workers.null_counts import uncounted_leaves
+from deltamerge.workers.parquet_footer import has_wrong_string_bounds
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import FIELD_ID
 
@@ -278,6 +279,8 @@ def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _
             highs.append(statistics.max_raw)
         elif statistics is None or statistics.null_count != chunk.num_values:
             bounded = bounded and has_nan is True
+    if footer.schema.column(index).physical_type == "BYTE_ARRAY" and has_wrong_string_bounds(footer):
+        bounded = False
     if has_nan and bounded:
         return _Leaf(min(lows, default=math.nan), math.nan, nulls, index)
     if not lows or not bounded or (any(map(_is_nan, lows)) and not _orders_nan(footer.created_by)):

@@ -26,6 +26,10 @@ from deltamerge.skipping.keys import has_surrogates
 CHUNK = 8192
 # Statistics carry milliseconds and drop what is below (Protocol: Per-file Statistics).
 MAX_TRUNCATION_MICROS = 999
+# Decimals of so many digits are the same after a round trip through a double; what longer ones may be off by, relative
+# to their value: the roundings of two conversions and a division, and a further step to the next double.
+_EXACT_DIGITS = 15
+_DOUBLE_ERROR = 2.0**-50
 
 
 @dataclass(frozen=True)
@@ -212,8 +216,7 @@ def _bound_form(kind: ColumnType, is_upper: bool) -> _Form:
     if kind.kind in ("float", "double"):
         return _Form(pa.float64(), _drop_nan, _float)
     if kind.kind == "decimal":
-        context = Context(prec=38, rounding=ROUND_CEILING if is_upper else ROUND_FLOOR)
-        return _Form(pa.decimal128(38, kind.scale), _same, lambda value: _decimal(value, kind.scale, context))
+        return _decimal_form(kind, is_upper)
     if kind.kind == "date":
         return _Form(pa.date32(), lambda array: array.cast(pa.date32()), _date)
     if kind.kind == "string":
@@ -237,6 +240,40 @@ def _once_float_form(is_upper: bool) -> _Form:
         return None if number is None else widened(pa.array([number], pa.float64()))[0].as_py()
 
     return _Form(pa.float64(), widened, from_python)
+
+
+def _decimal_form(kind: ColumnType, is_upper: bool) -> _Form:
+    """Read a bound of a decimal, which delta-rs computes as a double: more than 15 digits may be of another value."""
+    stored, wide = pa.decimal128(38, kind.scale), pa.decimal256(38, kind.scale)
+    context = Context(prec=38, rounding=ROUND_CEILING if is_upper else ROUND_FLOOR)
+    move, unit = (pc.add if is_upper else pc.subtract), 10.0**-kind.scale
+    end_of_longs = pa.scalar(Decimal(2**63 - 1 if is_upper else -(2**63)), pa.decimal128(38, 0))
+
+    def widened(array: pa.Array) -> pa.Array:
+        if kind.scale == 0:
+            # What is beyond is cut to it.
+            array = pc.if_else(pc.equal(array, end_of_longs), None, array)
+        sizes = np.abs(array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False))
+        is_inexact = sizes >= 10.0 ** (_EXACT_DIGITS - kind.scale)
+        if not is_inexact.any():
+            return array
+        error = pa.array(np.where(is_inexact, sizes * _DOUBLE_ERROR + unit, 0)).cast(stored)
+        return move(array.cast(wide), error.cast(wide)).cast(stored)
+
+    def exact(value: object) -> Decimal | None:
+        return _decimal(value, kind.scale, context)
+
+    def from_python(value: object) -> object:
+        number = exact(value)
+        try:
+            return None if number is None else widened(pa.array([number], stored))[0].as_py()
+        except pa.ArrowInvalid:
+            # Beyond what 38 digits hold.
+            return None
+
+    if kind.precision <= _EXACT_DIGITS:
+        return _Form(stored, _same, exact)
+    return _Form(stored, widened, from_python)
 
 
 def _timestamp_form(kind: ColumnType, is_upper: bool) -> _Form:

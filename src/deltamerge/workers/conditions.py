@@ -165,6 +165,17 @@ def _between(values: list[Any]) -> Any:  # noqa: ANN401
     return pc.and_kleene(pc.greater_equal(value, low), pc.less_equal(value, high))
 
 
+def _like(values: list[Any]) -> Any:  # noqa: ANN401
+    """Match a pattern with ``%`` at its ends only, byte by byte as Spark does: a string need not be UTF-8."""
+    value, pattern = values[0], values[1].as_py()
+    part, is_open, ends_open = pattern.strip("%"), pattern.startswith("%"), pattern.endswith("%")
+    if is_open and ends_open:
+        return pc.match_substring(value, part)
+    if is_open or ends_open:
+        return pc.ends_with(value, part) if is_open else pc.starts_with(value, part)
+    return pc.equal(value, part)
+
+
 def _remainder(values: list[Any]) -> Any:  # noqa: ANN401
     """Return the remainder of a division that rounds towards zero, as Java's ``%`` does."""
     value, divisor = values
@@ -221,7 +232,7 @@ EVALUATORS: dict[str, Callable[[list[Any]], Any]] = {
     "isnull": lambda values: pc.is_null(values[0]),
     "isnotnull": lambda values: pc.is_valid(values[0]),
     "startswith": lambda values: pc.starts_with(values[0], values[1].as_py()),
-    "like": lambda values: pc.match_like(values[0], values[1].as_py()),
+    "like": _like,
     "date": _date,
     **DATE_PARTS,
 }

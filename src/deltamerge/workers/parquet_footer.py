@@ -54,6 +54,14 @@ Bytes: TypeAlias = Callable[[int, int], Any]
 """Returns a file's bytes from a place on and before another, as a buffer."""
 
 
+_ORDERS_BY_LENGTH = re.compile(r"parquet-rs version [0-5]\.", re.IGNORECASE)
+
+
+def has_wrong_string_bounds(metadata: Any) -> bool:  # noqa: ANN401
+    """Return whether a file's writer compared strings by their length first, so that their bounds bound nothing."""
+    return _ORDERS_BY_LENGTH.match(metadata.created_by or "") is not None
+
+
 @dataclass(frozen=True)
 class Chunk:
     """The values of a column in a row group: their bytes, and what the footer and the page index have of them."""

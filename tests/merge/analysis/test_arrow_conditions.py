@@ -85,7 +85,8 @@ ATOMS = (
     "day(s.day) > 28",
     "dayofmonth(s.local) <=> s.small",
     "s.name LIKE 'a%'",
-    "s.name NOT LIKE '_'",
+    "s.name LIKE '%l%'",
+    "s.name NOT LIKE 'é'",
     "s.name LIKE '%é'",
     "s.other LIKE ''",
     "s.other LIKE '%'",
@@ -125,6 +126,8 @@ LEFT_TO_SPARK = (
     "s.price > 1.0000000000000000001",
     "s.flag < true",
     "s.name LIKE s.other",
+    "s.name NOT LIKE '_'",
+    "s.name LIKE 'd%e'",
     "s.name LIKE 'a\\\\%'",
     "s.folded LIKE 'A%'",
     "year(s.name) = 2024",
@@ -205,6 +208,21 @@ def test_spark_says_the_same_of_every_row(spark: SparkSession, ansi: str) -> Non
         condition = read(read_condition(text), source)
         assert condition is not None, text
         assert in_arrow(condition, table) == told.column(index).to_pylist(), text
+
+
+def test_strings_that_are_not_utf8(spark: SparkSession) -> None:
+    conditions = ["s.name LIKE 'a%'", "s.name LIKE '%b'", "s.name LIKE '%é%'", "s.name LIKE '%'", "s.name LIKE 'a'"]
+    source = spark.sql(
+        "SELECT CAST(b AS STRING) AS name FROM VALUES (X'61FF62'), (X'61C362'), (X'FF'), (X'C3C3A9FF'), (X'61') AS v(b)"
+    )
+    bytes_read = [bytes(row.b) for row in source.selectExpr("CAST(name AS BINARY) AS b").collect()]
+    table = pa.table({"name": pa.array(bytes_read, pa.binary()).view(pa.string())})
+    told = source.alias("s").selectExpr(*(f"({text}) AS c{i}" for i, text in enumerate(conditions))).collect()
+    for index, text in enumerate(conditions):
+        like = read_condition(text.replace("s.name", "s.n"))
+        condition = arrow_condition(like, Columns(lambda _: 0, source.schema.fields, "UTC"))
+        assert condition is not None, text
+        assert in_arrow(condition, table) == [row[index] for row in told], text
 
 
 def test_these_are_left_to_spark(spark: SparkSession) -> None:

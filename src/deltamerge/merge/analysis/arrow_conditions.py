@@ -145,9 +145,11 @@ def _is_string(node: Node) -> bool:
     return isinstance(node, Literal) and isinstance(node.value, str)
 
 
-def _is_plain(pattern: Condition) -> bool:
-    """Return whether a pattern is a string without the sign that escapes."""
-    return isinstance(pattern, Constant) and isinstance(pattern.value, str) and "\\" not in pattern.value
+def _is_plain(pattern: Condition, op: str) -> bool:
+    """Return whether a pattern has no sign that escapes, and one of LIKE none that stands for a character within."""
+    if not (isinstance(pattern, Constant) and isinstance(pattern.value, str)) or "\\" in pattern.value:
+        return False
+    return op != "like" or not {"_", "%"}.intersection(pattern.value.strip("%"))
 
 
 def _kind_of(field: T.StructField) -> Kind:
@@ -169,7 +171,7 @@ def _is_exact(operation: Operation, zone: str | None) -> bool:
         return isinstance(value, Column) and (value.kind in _DATES or (value.kind == "instant" and zone in _UTC))
     if op in ("like", "startswith"):
         value, pattern = operands
-        return isinstance(value, Column) and value.kind == "string" and _is_plain(pattern)
+        return isinstance(value, Column) and value.kind == "string" and _is_plain(pattern, op)
     kinds = {operand.kind for operand in operands}
     if kinds == _NUMBERS and op != "%":
         kinds = {"decimal"}
