@@ -124,6 +124,45 @@ def test_wider_columns(spark: SparkSession, tmp_path: Path, policy: str) -> None
     assert sorted(row.id for row in log.toDF().collect()) == [1, 1, 2**41]
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_kept"),
+    [
+        ("DATE'2024-05-01'", "TIMESTAMP'2024-05-01 10:00:00'", False),
+        ("1.5D", "CAST('1.25' AS DECIMAL(38, 18))", False),
+        ("CAST(1 AS DECIMAL(10, 2))", "CAST('1.2345' AS DECIMAL(10, 4))", False),
+        ("7", "'007'", False),
+        ("'007'", "7", True),
+        ("TIMESTAMP'2024-05-01 10:00:00'", "DATE'2024-05-01'", True),
+    ],
+)
+def test_columns_of_another_type(spark: SparkSession, tmp_path: Path, before: str, now: str, is_kept: bool) -> None:
+    """The log keeps the type that a column had, which must not change what it has now."""
+    path = tmp_path / "t"
+    changes(spark, path, f"SELECT 1 AS id, {before} AS v, 1 AS n")
+    changed = spark.sql(f"SELECT 1 AS id, {now} AS v")
+    write_delta(changed, str(path), mode="overwrite", overwrite_schema=True)
+    if is_kept:
+        changes(spark, path, f"SELECT 2 AS id, {now} AS v, 2 AS n")
+        assert read(spark, path) == [(1, changed.collect()[0]["v"]), (2, changed.collect()[0]["v"])]
+    else:
+        with pytest.raises(DeltaAnalysisException, match=r"change log .* has the column `v` as"):
+            changes(spark, path, f"SELECT 2 AS id, {now} AS v, 2 AS n")
+        assert len(read(spark, path)) == 1
+
+
+def test_a_table_that_took_the_targets_place(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    changes(spark, path, ADA)
+    sql(spark, f"CREATE OR REPLACE TABLE delta.`{path}` (id INT, name STRING, city STRING) USING delta")
+    with pytest.raises(DeltaAnalysisException, match="has been replaced since") as refused:
+        changes(spark, path, "SELECT 1 AS id, 'Eve' AS name, 'y' AS city, 1 AS n")
+    go_on = re.search(r"ALTER TABLE .*?\)", str(refused.value))
+    assert go_on is not None
+    sql(spark, go_on[0])
+    changes(spark, path, "SELECT 2 AS id, 'Bo' AS name, 'y' AS city, 1 AS n")
+    assert read(spark, path) == [(2, "Bo", "y")]
+
+
 def test_fields_of_structs_go_by_name(spark: SparkSession, tmp_path: Path) -> None:
     path, log = tmp_path / "t", tmp_path / "t" / "_deltamerge_changes"
     changes(spark, path, "SELECT 1 AS id, named_struct('a', 'x', 'b', 'y') AS s, 10 AS n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from combinations import combinations
-from deltamerge import DeltaTable, upsert, write_delta
+from deltamerge import DeltaTable, sql, upsert, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
 
 from .sessions import VERSION, transaction_of_session
@@ -176,3 +177,38 @@ def test_different_rows_of_a_key_of_which_one_is_unfit(spark: SparkSession, tmp_
     source = spark.sql("SELECT * FROM VALUES (1L, 'five'), (1L, '6') AS v(id, price)")
     with pytest.raises(MultipleSourceRowsException, match="Several different source rows have the key"):
         upsert(path, source, "id", quarantine=str(tmp_path / "rejected"))
+
+
+def test_an_order_that_the_target_cannot_store(spark: SparkSession, tmp_path: Path) -> None:
+    """Its row is rejected; another one of its key is merged."""
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    write_delta(spark.sql("SELECT 1 AS id, 'a' AS v, DATE'2024-05-01' AS at"), path)
+    rows = [(1, "b", "2024-05-02"), (1, "c", "soon"), (2, "d", "2024-05-03 10:00:00"), (3, "e", "2024-05-01")]
+    upsert(path, spark.createDataFrame(rows, "id INT, v STRING, at STRING"), "id", order_by="at", quarantine=bad)
+    assert {row.v: row._reason for row in DeltaTable.forPath(spark, bad).toDF().collect()} == {
+        "c": "at: soon is not a valid DATE",
+        "d": "at: DATE cuts 2024-05-03 10:00:00, by which rows are ordered",
+    }
+    assert sorted((row.id, row.v) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(1, "b"), (3, "e")]
+
+
+def test_rejected_rows_whose_types_change(spark: SparkSession, tmp_path: Path) -> None:
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    write_delta(spark.sql("SELECT 1 AS id, 1.0D AS qty, 'a' AS v WHERE false"), path)
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT known CHECK (v <> '?')")
+    upsert(path, spark.sql("SELECT 1 AS id, 2 AS qty, '?' AS v"), "id", quarantine=bad)
+    upsert(path, spark.sql("SELECT 2 AS id, 1.5D AS qty, '?' AS v"), "id", quarantine=bad)
+    upsert(path, spark.sql("SELECT 3 AS id, 'many' AS qty, 'b' AS v"), "id", quarantine=bad)
+    found = {row.id: (row.qty, json.loads(row._row)["qty"]) for row in DeltaTable.forPath(spark, bad).toDF().collect()}
+    assert found == {1: (2, 2), 2: (None, 1.5), 3: (None, "many")}
+
+
+def test_a_quarantine_among_the_targets_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS id"), path)
+    source = spark.sql("SELECT 'x' AS id")
+    with pytest.raises(DeltaAnalysisException, match="whose VACUUM would delete it"):
+        upsert(path, source, "id", quarantine=f"{path}/rejected")
+    assert not (tmp_path / "t" / "rejected").exists()
+    upsert(path, source, "id", quarantine=f"{path}/_rejected")
+    assert DeltaTable.forPath(spark, f"{path}/_rejected").toDF().count() == 1

@@ -164,6 +164,59 @@ def test_ignore_nulls_also_in_structs(spark: SparkSession, tmp_path: Path) -> No
     assert upsert(table, source, "id", ignore_nulls=True, skip_unchanged=True).version is None
 
 
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    ("kept", "given", "stored"),
+    [
+        ("1234567890123456789L", "DOUBLE(NULL)", 1234567890123456789),
+        ("CAST('12345678901234567.123456789012345678' AS DECIMAL(38, 18))", "STRING(NULL)", None),
+        (
+            "CAST('1.1' AS DECIMAL(38, 18))",
+            "'12345678901234567.123456789012345678'",
+            "12345678901234567.1234567890123456",
+        ),
+        ("CAST('12345678901234567.123456789012345678' AS DECIMAL(38, 18))", "CAST(NULL AS DECIMAL(30, 2))", None),
+        ("TIMESTAMP_NTZ'2024-03-31 02:30:00'", "CAST(NULL AS TIMESTAMP)", None),
+        ("named_struct('a', 1234567890123456789L, 'b', 1)", "named_struct('a', DOUBLE(NULL), 'b', 2)", None),
+    ],
+)
+def test_ignore_nulls_between_types(
+    spark: SparkSession, tmp_path: Path, kept: str, given: str, stored: object, ansi: str
+) -> None:
+    """Neither the value that stays nor the new one takes a detour through the type that both have in common."""
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Oslo")
+    write_delta(spark.sql(f"SELECT 1 AS id, {kept} AS v"), str(tmp_path / "t"))
+    table = DeltaTable.forPath(spark, str(tmp_path / "t"))
+    before = table.toDF().collect()[0]["v"]
+    upsert(table, spark.sql(f"SELECT 1 AS id, {given} AS v"), "id", ignore_nulls=True)
+    after = table.toDF().collect()[0]["v"]
+    if isinstance(stored, str):
+        assert str(after).startswith(stored)
+    elif isinstance(stored, int):
+        assert after == stored
+    elif kept.startswith("named"):
+        assert tuple(after) == (1234567890123456789, 2)
+    else:
+        assert after == before
+
+
+def test_new_fields_of_known_rows(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id INT, place STRUCT<city: STRING, zip: STRING>"
+    table = table_of(spark, tmp_path, [(1, ("Oslo", "0150")), (2, None), (3, ("Bergen", None))], schema)
+    rows = [(1, (None, "NO")), (2, ("Rome", "IT")), (3, None), (4, ("Paris", "FR"))]
+    source = spark.createDataFrame(rows, "id INT, place STRUCT<city: STRING, country: STRING>")
+    with pytest.raises(DeltaAnalysisException, match="country"):
+        upsert(table, source, "id", ignore_nulls=True)
+    upsert(table, source, "id", ignore_nulls=True, schema_evolution=True)
+    assert rows_of(table.toDF()) == [
+        (1, ("Oslo", "0150", "NO")),
+        (2, ("Rome", None, "IT")),
+        (3, ("Bergen", None, None)),
+        (4, ("Paris", None, "FR")),
+    ]
+
+
 def test_known_rows_get_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(spark, tmp_path, [(1,), (2,)], "id INT")
     source = spark.createDataFrame([(1, "a"), (2, None), (3, None)], "id INT, name STRING")

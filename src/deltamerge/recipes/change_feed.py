@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
@@ -38,7 +38,7 @@ from deltamerge.recipes.changes import (
 )
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
-from deltamerge.recipes.logged_names import LoggedNames, logged_names, widen_log
+from deltamerge.recipes.logged_names import OF_TABLE, LoggedNames, check_log_of, logged_names, widen_log
 from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import (
     Target,
@@ -47,6 +47,7 @@ from deltamerge.recipes.targets import (
     key_names,
     names_in,
     place_of_target,
+    refuse_in_folder,
     type_of_value,
 )
 from deltamerge.recipes.values import loses_part
@@ -233,6 +234,10 @@ def _sequence(sequence_by: str | Column | Sequence[str]) -> Column:
     return _expression(sequence_by)
 
 
+def _stored(value: str, data_type: DataType, field: StructField) -> str:
+    return value if data_type == field.dataType else f"CAST({value} AS {field.dataType.simpleString()})"
+
+
 def _expression(given: str | Column) -> Column:
     return F.expr(given) if isinstance(given, str) else given
 
@@ -307,7 +312,7 @@ class _Follower:
             table = self.place.existing() or self._created()
             before = table.table.snapshot()
             rules, schema = self._read_into(spark_schema(before))
-            log = self.place.beside(CHANGE_LOG, self.change_log).open_or_create(schema)
+            log = self._log(schema, before)
             names = logged_names(before, log, rules, schema[SEQUENCE].dataType)
             partitions = before.metadata.partition_columns
             events = events_of(self.source, self.feed, schema, spark_schema(before), partitions).persist()
@@ -321,14 +326,26 @@ class _Follower:
                 known = _Logged(log, names, keys, rules)
                 merged, read = self._merged(command, table, known, progress)
                 last = merged
+                # A call that ended after its transaction may have left events of others to merge.
+                again = asked is not None and merged.version is None
                 # A writer whose merge, before this one's commit, had nothing to change has left no commit to see.
-                while last.version is not None and known.has_grown_since(read):
-                    command = partial(MergeIntoCommand, table.table, transaction=NO_TRANSACTION)
+                while again or (last.version is not None and known.has_grown_since(read)):
+                    command, again = partial(MergeIntoCommand, table.table, transaction=NO_TRANSACTION), False
                     last, read = self._merged(command, table, known, progress)
             finally:
                 events.unpersist()
         notes = (*merged.notes, *left_out_notes(self.source, self.feed, rules.columns))
         return MergeReport(replace(merged, notes=notes))
+
+    def _log(self, schema: StructType, target: Snapshot) -> DeltaTable:
+        """Open the target's log; one in its folder must not be that of a table which was there before."""
+        place = self.place.beside(CHANGE_LOG, self.change_log)
+        if self.change_log is not None:
+            refuse_in_folder(place, self.place, "change_log")
+            return place.open_or_create(schema)
+        log = place.open_or_create(schema, {OF_TABLE: target.metadata.id})
+        check_log_of(log, target.metadata.id)
+        return log
 
     def _created(self) -> DeltaTable:
         """Create the target, once all events were read: arguments and data that are wrong leave no table behind."""
@@ -374,25 +391,34 @@ class _Follower:
         if self.history is not None:
             rows = rows_of_keys(table.table, snapshot, keys)
             return merge_of_history(table, rows, events, rules, self.history)
-        return merge_of_newest(table, events, rules, self._kept_sequence(rules.columns, events.schema[SEQUENCE]))
+        return merge_of_newest(table, events, rules, self._is_not_older(rules.columns, events.schema[SEQUENCE]))
 
-    def _kept_sequence(self, columns: Sequence[StructField], sequence: StructField) -> str | None:
-        """Return SQL for the sequence of a row of the target; None where it does not have all of the columns."""
+    def _is_not_older(self, columns: Sequence[StructField], sequence: StructField) -> str | None:
+        """Return the condition that events are not older than a row; None where the target lacks columns for it.
+
+        Sequences are compared as the target stores them, since it may round.
+        """
+        given = f"s.{SEQUENCE}"
         if isinstance(self.sequence_by, str):
             named = re.fullmatch(r"(?:s\.)?(\w+|`(?:[^`]|``)+`)", self.sequence_by, re.IGNORECASE)
             found = None if named is None else self._field(columns, unquote(named.group(1)))
-            return None if found is None else f"t.{quote(found.name)}"
+            if found is None:
+                return None
+            kept = f"t.{quote(found.name)}"
+            return f"({kept} IS NULL OR {_stored(given, sequence.dataType, found)} >= {kept})"
         if not isinstance(self.sequence_by, Sequence):
             return None
-        kept = [self._field(columns, name) for name in self.sequence_by]
+        fields = [field for name in self.sequence_by if (field := self._field(columns, name)) is not None]
+        if len(fields) < len(self.sequence_by):
+            return None
         assert isinstance(sequence.dataType, StructType)
         # Structs are compared field by field, and NULL comes first.
-        fields = [
-            f"CAST(t.{quote(field.name)} AS {logged.dataType.simpleString()}) AS {quote(logged.name)}"
-            for field, logged in zip(kept, sequence.dataType.fields, strict=True)
-            if field is not None
-        ]
-        return f"struct({', '.join(fields)})" if len(fields) == len(kept) else None
+        stored = (
+            f"{_stored(f'{given}.{quote(of.name)}', of.dataType, field)} AS c{i}"
+            for i, (of, field) in enumerate(zip(sequence.dataType.fields, fields, strict=True))
+        )
+        kept = ", ".join(f"t.{quote(field.name)} AS c{i}" for i, field in enumerate(fields))
+        return f"struct({', '.join(stored)}) >= struct({kept})"
 
     def _field(self, columns: Sequence[StructField], name: str) -> StructField | None:
         index = find_field(StructType(list(columns)), name, self._case_sensitive)

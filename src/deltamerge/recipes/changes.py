@@ -16,10 +16,10 @@ from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.source.rows_at_fault import null_error, tie_error
+from deltamerge.merge.source.rows_at_fault import null_error, tie_error, unfit_key
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of, type_of_value
-from deltamerge.recipes.values import ColumnPair
+from deltamerge.recipes.values import ColumnPair, is_cut
 from deltamerge.scan.char_padding import padded
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
@@ -134,9 +134,12 @@ def events_of(
     pairs = [ColumnPair(target[k.name], g, k.name in partitions) for k, g in zip(keys, given, strict=True)]
     of_keys = [pair.key("s.").alias(pair.target.name) for pair in pairs]
     missing = null_error(feed.argument, F.struct(*of_keys))
+    cut = is_cut(feed.sequence, sequence_field(source, feed).dataType, sequence)
     rows = source.alias("s").select(
         *of_keys,
-        F.coalesce(feed.sequence.cast(sequence), missing.cast(sequence)).alias(SEQUENCE),
+        F.when(cut, unfit_key(feed.sequence, feed.argument, sequence))
+        .otherwise(F.coalesce(feed.sequence.cast(sequence), missing.cast(sequence)))
+        .alias(SEQUENCE),
         is_deleted.alias(DELETED),
         F.struct(
             *(

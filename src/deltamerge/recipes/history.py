@@ -45,14 +45,11 @@ class HistoryColumns:
         return times if self.is_current is None else [*times, StructField(self.is_current, BooleanType())]
 
 
-def merge_of_newest(
-    table: DeltaTable, events: DataFrame, rules: FoldRules, kept_sequence: str | None
-) -> DeltaMergeBuilder:
+def merge_of_newest(table: DeltaTable, events: DataFrame, rules: FoldRules, newer: str | None) -> DeltaMergeBuilder:
     """Return the merge that gives the target the newest row of each key.
 
     Args:
-        kept_sequence: SQL for the sequence of a row of the target, if its columns have it: a row that it shows to be
-            newer than all events stays.
+        newer: The condition that a row of the target is not newer than all events, if its columns show that.
     """
     newest = newest_rows(events, rules)
     deleted, after = "__is_deleted", "__is_after_delete"
@@ -70,10 +67,9 @@ def merge_of_newest(
     if rules.ignore_nulls:
         values = {
             f.name: f"CASE WHEN s.{after} THEN {given[f.name]} "
-            f"ELSE {kept_sql(given[f.name], f't.{quote(f.name)}', f.dataType, f.dataType)} END"
+            f"ELSE {kept_sql(given[f.name], f't.{quote(f.name)}', f.dataType)} END"
             for f in rules.columns
         }
-    newer = None if kept_sequence is None else f"({kept_sequence} IS NULL OR s.{SEQUENCE} >= {kept_sequence})"
     compared = [f.name for f in rules.columns if is_comparable(f.dataType)]
     same = " AND ".join(f"({values[name]}) <=> t.{quote(name)}" for name in compared)
     # Where Spark cannot compare all values, every known row is written again.

@@ -16,7 +16,7 @@ from deltamerge.log.features.type_widening import ALWAYS
 from deltamerge.log.features.type_widening import ENABLED as WIDENS
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, in_type
-from deltamerge.recipes.values import loses_part
+from deltamerge.recipes.values import keeps_values, loses_part
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.spark.session import merge_conf
@@ -96,10 +96,34 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules, sequence: 
             _refuse_unknown(log, (), field.name, [name for name in row.names if name not in taken])
         if found is not None:
             _check_fields(log, row[found].dataType, field.dataType, (found,))
+            _check_type(log, row[found].dataType, field)
         of[field.name] = found or (physical[field.name] if _found(row, field.name) in taken else field.name)
     _check_keys(log, [n for n in schema.names if n not in (SEQUENCE, DELETED, ROW)], [of[key] for key in rules.keys])
     _check_sequence(log, schema[SEQUENCE].dataType, sequence)
     return LoggedNames(of)
+
+
+OF_TABLE = "deltamerge.changeLogOf"
+"""The property of a log in its target's folder that has the target's id."""
+
+
+def check_log_of(log: DeltaTable, table_id: str) -> None:
+    """Refuse the log of a table that was replaced: its events are of other rows.
+
+    Raises:
+        DeltaAnalysisException: The log was begun for another table in this place.
+    """
+    found = log.table.snapshot().metadata.configuration.get(OF_TABLE)
+    if found is None:
+        set_properties(log.table, {OF_TABLE: table_id})
+    elif found != table_id:
+        name = log.table.name
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"The change log {name} has the events of a table that was here before and has been replaced since (its id "
+            f"was {found}, now it is {table_id}). To begin anew, delete this folder; to go on with these events, ALTER "
+            f"TABLE delta.`{name}` SET TBLPROPERTIES ('{OF_TABLE}' = '{table_id}'). Nothing was written.",
+        )
 
 
 def _check_keys(log: DeltaTable, logged: Sequence[str], keys: Sequence[str]) -> None:
@@ -133,8 +157,20 @@ def _check_sequence(log: DeltaTable, logged: DataType, given: DataType) -> None:
         )
 
 
+def _check_type(log: DeltaTable, logged: DataType, field: StructField) -> None:
+    """Refuse a column whose values the log would cut, since it keeps the type that the column had before."""
+    if keeps_values(field.dataType, _widened(logged, field.dataType)):
+        return
+    raise DeltaAnalysisException(
+        "DELTA_ILLEGAL_USAGE",
+        f"The change log {log.table.name} has the column {quote(field.name)} as {logged.simpleString().upper()}, which "
+        f"would change values of {field.dataType.simpleString().upper()}, the type that the target's column has now. "
+        "Give another change_log, or rewrite the log with the new type (overwriteSchema). Nothing was written.",
+    )
+
+
 def _widened(logged: DataType, given: DataType) -> DataType:
-    """Return the type that a log's sequence gets where it becomes as wide as one that is given."""
+    """Return the type that a log's column gets where it becomes as wide as one that is given."""
     known, further = (StructType([StructField(SEQUENCE, kind)]) for kind in (logged, given))
     return evolved_schema(known, further, [(SEQUENCE,)], case_sensitive=False, widening=ALWAYS)[SEQUENCE].dataType
 

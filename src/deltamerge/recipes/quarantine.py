@@ -20,17 +20,19 @@ from deltamerge.merge.executors.job_errors import translating
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import TargetPlace
-from deltamerge.recipes.values import ColumnPair
+from deltamerge.recipes.values import ColumnPair, is_cut, keeps_values
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import exact_json
+from deltamerge.spark.session import merge_conf
+from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import free_prefix, quote, quote_name
-from deltamerge.write.align import same_shape
+from deltamerge.write.align import find_field, same_shape
 from deltamerge.write.char_varchar import length_limit
 from deltamerge.write.constraints import Check, NotNull, columns_in, constraints_of, holds
 from deltamerge.write.store_assignment import sql_type
 
-ROW_ID, REASON, REJECTED_AT = "_row_id", "_reason", "_rejected_at"
+ROW_ID, REASON, REJECTED_AT, WHOLE_ROW = "_row_id", "_reason", "_rejected_at", "_row"
 _NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -43,12 +45,14 @@ class WrittenColumns:
         update: What is written of a row that it has; None for nothing.
         insert: What is written of a new one; None for nothing.
         null_safe: Whether NULL is a key like any other.
+        order: The columns that say which row is later, where the target's type gives them their order.
     """
 
     keys: tuple[ColumnPair, ...]
     update: tuple[ColumnPair, ...] | None
     insert: tuple[ColumnPair, ...] | None
     null_safe: bool
+    order: tuple[ColumnPair, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,11 +107,26 @@ def rejecting(
 
 def _write(rows: DataFrame, place: TargetPlace) -> int:
     """Write the rows that the table does not have; return how many these were."""
+    table = place.open_or_create(rows.schema)
+    rows = _in_types_of(rows, spark_schema(table.table.snapshot()))
     # One transaction of several tables would lose the rows of all but the first, and a retry those that it rejects
     # besides.
-    merge = place.open_or_create(rows.schema).alias("t").merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")
+    merge = table.alias("t").merge(rows.alias("s"), f"t.{ROW_ID} = s.{ROW_ID}")
     outcome = run_without_transaction(merge.whenNotMatchedInsertAll().withSchemaEvolution())
     return outcome.metrics["numTargetRowsInserted"]
+
+
+def _in_types_of(rows: DataFrame, known: StructType) -> DataFrame:
+    """Return rejected rows with NULL in columns whose values a table that is there would change, or not take."""
+    case_sensitive = merge_conf(rows.sparkSession).case_sensitive
+
+    def value(field: StructField) -> Column:
+        place = find_field(known, field.name, case_sensitive)
+        if place is None or keeps_values(field.dataType, known.fields[place].dataType):
+            return F.col(quote(field.name))
+        return F.lit(None).cast(known.fields[place].dataType).alias(field.name)
+
+    return rows.select(*map(value, rows.schema.fields))
 
 
 @dataclass(frozen=True)
@@ -115,8 +134,9 @@ class Judged:
     """Rows of a source, each with the reasons why a table cannot take it.
 
     Args:
-        frame: The source's row as a struct; its keys as the table stores them, and whether it has one that cannot be
-            stored; the reasons against the row where the table has a row with these keys and where it has none, arrays.
+        frame: The source's row as a struct; its keys as the table stores them, and whether it has a key or a place in
+            the order that cannot be stored; the reasons against the row where the table has a row with these keys and
+            where it has none, arrays.
         if_known: The column of the reasons where the table has such a row.
         if_new: The column of those where it has none; the same column where they do not differ.
     """
@@ -149,11 +169,12 @@ class Judged:
 
     def as_rejected(self, frame: DataFrame) -> DataFrame:
         """Return the rows as they are written, each once."""
-        row_id = F.sha2(exact_json(F.col(self.row)), 256)
+        row = exact_json(F.col(self.row))
         return frame.select(
-            row_id.alias(ROW_ID),
+            F.sha2(row, 256).alias(ROW_ID),
             F.concat_ws("; ", self.reasons).alias(REASON),
             F.current_timestamp().alias(REJECTED_AT),
+            row.alias(WHOLE_ROW),
             f"{quote(self.row)}.*",
         ).dropDuplicates([ROW_ID])
 
@@ -195,6 +216,7 @@ def judge(
 
     # No row is found by a key that cannot be cast: the merge would fail.
     of_keys = [_of_cast(column, value(column)) for column in written.keys if not _is_nested(column)]
+    of_keys += [_of_order(column, value(column)) for column in written.order]
 
     def against(taken: Sequence[ColumnPair] | None) -> Column:
         if taken is None:
@@ -204,6 +226,7 @@ def judge(
         with_limits = (c for c in all_taken if CHAR_VARCHAR_TYPE in c.target.metadata)
         violations = [
             *(_of_cast(c, value(c)) for c in all_taken if not _is_nested(c)),
+            *(_of_order(c, value(c)) for c in written.order),
             *(_of_length(c.target, value(c)) for c in with_limits),
             *_of_constraints(schema, configuration, known),
         ]
@@ -221,7 +244,8 @@ def judge(
 
 
 def _given(violations: Sequence[Column]) -> Column:
-    return F.filter(F.array(F.lit(None).cast("string"), *violations), lambda reason: reason.isNotNull())
+    given = F.array(F.lit(None).cast("string"), *violations)
+    return F.array_distinct(F.filter(given, lambda reason: reason.isNotNull()))
 
 
 def _is_nested(column: ColumnPair) -> bool:
@@ -249,6 +273,12 @@ def _of_cast(column: ColumnPair, value: Column) -> Column:
     name, target = column.target.name, column.target.dataType
     reason = F.concat(F.lit(f"{name}: "), value.cast("string"), F.lit(f" is not a valid {sql_type(target)}"))
     return F.when(~_fits(column, value), reason)
+
+
+def _of_order(column: ColumnPair, value: Column) -> Column:
+    name, target = column.target.name, column.target.dataType
+    reason = F.concat(F.lit(f"{name}: {sql_type(target)} cuts "), value, F.lit(", by which rows are ordered"))
+    return F.coalesce(_of_cast(column, value), F.when(is_cut(value, column.source.dataType, target), reason))
 
 
 def _of_length(field: StructField, value: Column) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -61,14 +61,19 @@ class TargetPlace:
             return self.open()
         return self.open() if table_exists(open_table(self.spark, self.path, self.options).store) else None
 
-    def open_or_create(self, schema: StructType) -> DeltaTable:
-        """Open the table; a path without one gets a new table, whose columns may have any name."""
+    def open_or_create(self, schema: StructType, properties: Mapping[str, str] | None = None) -> DeltaTable:
+        """Open the table; a path without one gets a new table, whose columns may have any name.
+
+        Args:
+            properties: Those of a new table.
+        """
         if self.path is not None and self.opened is None:
             table = open_table(self.spark, self.path, self.options)
             if not table_exists(table.store):
-                properties = {MODE: NAME} if invalid_names(parse_schema(schema.json())) else {}
+                mapped = {MODE: NAME} if invalid_names(parse_schema(schema.json())) else {}
+                write = FrameWrite("error", properties={**mapped, **(properties or {})})
                 try:
-                    write_table(table, empty_frame(self.spark, schema), FrameWrite("error", properties=properties))
+                    write_table(table, empty_frame(self.spark, schema), write)
                 except DeltaAnalysisException:
                     # Another writer may have created it meanwhile.
                     if not table_exists(table.store):
@@ -81,6 +86,26 @@ class TargetPlace:
             return place_of(self.spark, other, self.options)
         root = self.open().table.location
         return TargetPlace(self.spark, f"{self.name}/{folder}", f"{root.rstrip('/')}/{folder}", self.options)
+
+
+def refuse_in_folder(place: TargetPlace, target: TargetPlace, argument: str) -> None:
+    """Refuse a table among the files of another one, whose VACUUM would delete it.
+
+    Raises:
+        DeltaAnalysisException: It is in the other's folder, and no part of its path begins with an underscore.
+    """
+    if place.path is None:
+        return
+    root = target.open().table.store.absolute("").rstrip("/")
+    path = open_table(place.spark, place.path, place.options).store.absolute("")
+    is_inside = path.startswith(f"{root}/")
+    if is_inside and not any(part.startswith("_") for part in path.removeprefix(f"{root}/").split("/")):
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"{argument}={place.name!r} is among the files of the table {target.name}, whose VACUUM would delete it. "
+            "Give a place outside of the table's folder, or a folder whose name begins with an underscore. Nothing was "
+            "written.",
+        )
 
 
 def place_of(spark: SparkSession, target: str, options: StoreOptions | None = None) -> TargetPlace:

@@ -15,18 +15,28 @@ from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.merge.analysis.analysis_errors import no_up_cast
 from deltamerge.merge.outcome import Progress
 from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys
 from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
-from deltamerge.recipes.targets import Target, column_of, key_names, names_in, place_of, place_of_target
-from deltamerge.recipes.values import ColumnPair, all_of, kept_sql, loses_part
+from deltamerge.recipes.targets import (
+    Target,
+    column_of,
+    key_names,
+    names_in,
+    place_of,
+    place_of_target,
+    refuse_in_folder,
+)
+from deltamerge.recipes.values import ColumnPair, all_of, kept_sql, kept_value, loses_part
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
-from deltamerge.write.align import find_field, same_name
+from deltamerge.write.align import find_field, same_name, same_shape
+from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
 Values: TypeAlias = "Mapping[str, str | Column]"
 Written: TypeAlias = "bool | Sequence[str] | Values"
@@ -133,7 +143,9 @@ def upsert(
         session_transaction(merge_conf(spark))
     known = partial(rows_of_keys, table.table, table.table.snapshot(), null_safe=null_safe)
     judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
-    with rejecting(judged, known, latest, place_of(spark, quarantine, place.options)) as rejected:
+    other = place_of(spark, quarantine, place.options)
+    refuse_in_folder(other, place, "quarantine")
+    with rejecting(judged, known, latest, other) as rejected:
         report = _merge_of(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
     return rejected.noted_in(report)
 
@@ -197,7 +209,7 @@ class _Columns:
     def order(self, name: str) -> Column:
         """Return the values of a source column that says which row is later, in the order of the target's column."""
         pair = self.parsed(name)
-        return F.col(quote(name)) if pair is None else pair.key()
+        return F.col(quote(name)) if pair is None else pair.order()
 
     def parsed(self, name: str) -> ColumnPair | None:
         """Return a column of strings with the target's column, whose type gives them another order; else None."""
@@ -260,6 +272,7 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
         update=columns.written("update", rules.update),
         insert=columns.written("insert", rules.insert),
         null_safe=rules.null_safe,
+        order=tuple(pair for name in rules.order_by if (pair := columns.parsed(name)) is not None),
     )
     given, configuration = rules.delete_when, snapshot.metadata.configuration
     is_deleted = F.expr(given) if isinstance(given, str) else given
@@ -290,10 +303,10 @@ def _with_update(
     if isinstance(update, Mapping):
         values: dict[str, str | Column] = dict(update)
     elif isinstance(update, bool):
-        values = {quote(t.name): _given(t, s, rules.ignore_nulls) for t, s in columns.common(rules.keys)}
+        values = {quote(t.name): _given(columns, t, s, rules.ignore_nulls) for t, s in columns.common(rules.keys)}
     else:
         named = [(columns.of_target(n, "update"), columns.of_source(n, "update")) for n in names_in("update", update)]
-        values = {quote(t.name): _given(t, s, rules.ignore_nulls) for t, s in named}
+        values = {quote(t.name): _given(columns, t, s, rules.ignore_nulls) for t, s in named}
     values |= {quote(field.name): f"s.{quote(field.name)}" for field in new}
     if not values:
         return builder
@@ -302,9 +315,20 @@ def _with_update(
     return builder.whenMatchedUpdate(newer, values)
 
 
-def _given(target: StructField, source: StructField, ignore_nulls: bool) -> str:
-    value = f"s.{quote(source.name)}"
-    return kept_sql(value, f"t.{quote(target.name)}", source.dataType, target.dataType) if ignore_nulls else value
+def _given(columns: _Columns, target: StructField, source: StructField, ignore_nulls: bool) -> str | Column:
+    given, kept = f"s.{quote(source.name)}", f"t.{quote(target.name)}"
+    if not ignore_nulls:
+        return given
+    if same_shape(source.dataType, target.dataType):
+        return kept_sql(given, kept, target.dataType)
+    conf = merge_conf(columns.spark)
+    assignment = StoreAssignment(
+        conf.merge_assignment_policy, conf.ansi_enabled, columns.case_sensitive, column=target.name
+    )
+    lossy = first_lossy(source.dataType, target.dataType) if assignment.policy == "STRICT" else None
+    if lossy is not None:
+        raise no_up_cast(target.name, lossy, "ignore_nulls")
+    return kept_value(F.col(given), F.col(kept), source.dataType, target.dataType, assignment)
 
 
 def _with_insert(builder: DeltaMergeBuilder, columns: _Columns, insert: Written) -> DeltaMergeBuilder:

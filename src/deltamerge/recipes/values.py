@@ -12,8 +12,11 @@ from pyspark.sql.types import (
     DecimalType,
     DoubleType,
     FloatType,
+    IntegerType,
     IntegralType,
+    LongType,
     MapType,
+    StringType,
     StructField,
     StructType,
     TimestampNTZType,
@@ -25,19 +28,49 @@ from deltamerge.merge.source.rows_at_fault import may_not_fit, unfit_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
+from deltamerge.write.align import align, find_field
+from deltamerge.write.store_assignment import StoreAssignment, casts_in
 from deltamerge.write.stored_values import stored_sql
+
+# Any decimal of so many digits is the same after a cast to DOUBLE and back.
+_DOUBLE_DIGITS = 15
+_TIMES = {TimestampType, TimestampNTZType}
 
 
 def loses_part(given: DataType, wanted: DataType) -> bool:
-    """Return whether a cast between two types cuts values without an error: a time's clock, a number's fraction."""
+    """Return whether a cast between two types that are not strings cuts values without an error.
+
+    It cuts the clock of a time, the fraction of a number, or its last digits.
+    """
     if isinstance(given, (TimestampType, TimestampNTZType)):
-        return isinstance(wanted, DateType)
+        return isinstance(wanted, (DateType, IntegralType))
     if isinstance(wanted, FloatType):
-        return isinstance(given, (DoubleType, DecimalType))
+        return isinstance(given, (DoubleType, DecimalType, IntegerType, LongType))
+    if isinstance(wanted, DoubleType):
+        return isinstance(given, LongType) or (isinstance(given, DecimalType) and given.precision > _DOUBLE_DIGITS)
     if isinstance(wanted, (IntegralType, DecimalType)):
         before, after = (kind.scale if isinstance(kind, DecimalType) else 0 for kind in (given, wanted))
         return isinstance(given, (DoubleType, FloatType)) or before > after
     return False
+
+
+def keeps_values(given: DataType, wanted: DataType) -> bool:
+    """Return whether a cast between two types, and one back, leaves each value as it is."""
+    parts = list(casts_in(given, wanted))
+    if any({type(part.source), type(part.target)} == _TIMES for part in parts):
+        # A clock that is set back shows two times as one.
+        return False
+    return all(part.is_up_cast and not loses_part(part.source, part.target) for part in parts)
+
+
+def is_cut(value: Column, given: DataType, wanted: DataType) -> Column:
+    """Return whether a cast of a string cuts a part of it: the clock of a time, or the last digits of a number."""
+    if isinstance(given, StringType) and isinstance(wanted, DateType):
+        local = TimestampNTZType()
+        return F.coalesce(value.try_cast(local) != value.try_cast(wanted).cast(local), F.lit(False))
+    if isinstance(given, StringType) and isinstance(wanted, DecimalType):
+        return F.coalesce(value.rlike(rf"\.\d{{{wanted.scale}}}\d*[1-9]"), F.lit(False))
+    return F.lit(False)
 
 
 @dataclass(frozen=True)
@@ -72,8 +105,17 @@ class ColumnPair:
         stored, value, wanted = F.expr(self.stored_sql(name)), F.col(name), self.target.dataType
         if not may_not_fit(self.source.dataType, wanted):
             return stored
-        unfit = unfit_key(value, self.source.name, wanted)
-        return F.when(value.isNotNull() & value.try_cast(wanted).isNull(), unfit).otherwise(stored)
+        return F.when(self.is_unfit(value), unfit_key(value, self.source.name, wanted)).otherwise(stored)
+
+    def order(self) -> Column:
+        """Return what is compared with the target's column to tell which row is later; what it cuts fails the job."""
+        value, wanted = F.col(quote(self.source.name)), self.target.dataType
+        is_unfit = self.is_unfit(value) | is_cut(value, self.source.dataType, wanted)
+        return F.when(is_unfit, unfit_key(value, self.source.name, wanted)).otherwise(self.key())
+
+    def is_unfit(self, value: Column) -> Column:
+        """Return whether a plain value of the source is none of the target's type."""
+        return value.isNotNull() & value.try_cast(self.target.dataType).isNull()
 
 
 def is_comparable(data_type: DataType) -> bool:
@@ -88,20 +130,36 @@ def comparable(value: Column, data_type: DataType) -> Column:
     return exact_json(F.struct(value.alias("v")))
 
 
-def kept_sql(given: str, kept: str, data_type: DataType, kept_type: DataType) -> str:
-    """Return SQL for a value that takes the place of another one unless it is NULL; so each field of a struct."""
-    if not (isinstance(data_type, StructType) and isinstance(kept_type, StructType)):
+def kept_sql(given: str, kept: str, data_type: DataType) -> str:
+    """Return SQL for a value that takes the place of another one of its type unless it is NULL; so each field."""
+    if not isinstance(data_type, StructType):
         return f"coalesce({given}, {kept})"
     fields = []
-    for field in kept_type.fields:
-        name = quote(field.name)
-        other = next((f for f in data_type.fields if f.name.lower() == field.name.lower()), None)
-        text = "'" + field.name.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        inner = f"{kept}.{name}"
-        if other is not None:
-            inner = kept_sql(f"{given}.{quote(other.name)}", inner, other.dataType, field.dataType)
-        fields.append(f"{text}, {inner}")
+    for field in data_type.fields:
+        name, literal = quote(field.name), "'" + field.name.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        fields.append(f"{literal}, {kept_sql(f'{given}.{name}', f'{kept}.{name}', field.dataType)}")
     return f"CASE WHEN {given} IS NULL THEN {kept} ELSE named_struct({', '.join(fields)}) END"
+
+
+def kept_value(
+    given: Column, kept: Column, data_type: DataType, kept_type: DataType, assignment: StoreAssignment
+) -> Column:
+    """Return a value that takes the place of another one unless it is NULL, in that one's type; so each field.
+
+    Only the new value is cast, as it is stored; fields that the other one lacks are kept as they are.
+    """
+    if not (isinstance(data_type, StructType) and isinstance(kept_type, StructType)):
+        return F.coalesce(align(given, data_type, kept_type, assignment), kept)
+    fields, new = [], list(data_type.fields)
+    for field in kept_type.fields:
+        place, value = find_field(data_type, field.name, assignment.case_sensitive), kept.getField(field.name)
+        if place is not None:
+            other = data_type.fields[place]
+            new.remove(other)
+            value = kept_value(given.getField(other.name), value, other.dataType, field.dataType, assignment)
+        fields.append(value.alias(field.name))
+    fields += [given.getField(field.name).alias(field.name) for field in new]
+    return F.when(given.isNotNull() | kept.isNotNull(), F.struct(*fields))
 
 
 def all_of(*conditions: str | Column | None) -> str | Column | None:
