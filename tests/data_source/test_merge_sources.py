@@ -12,7 +12,7 @@ from conftest import CONNECT
 from deltamerge import DeltaMergeBuilder, DeltaTable, write_delta
 from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.merge.outcome import LostCommit
-from deltamerge.scan.table_reads import may_be_below
+from deltamerge.scan.paths import may_be_below
 from merge.test_transactions import Once
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ SOURCES: dict[str, Source] = {
     "format": by_format,
     "catalog": by_catalog,
     "subquery": by_query,
-    "cached": lambda spark, path: plain(spark, path).cache(),
     "format, cached": lambda spark, path: by_format(spark, path).cache(),
     "checkpointed": lambda spark, path: plain(spark, path).localCheckpoint(),
     "checkpointed later": lambda spark, path: plain(spark, path).localCheckpoint(eager=False),

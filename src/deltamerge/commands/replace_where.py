@@ -12,6 +12,7 @@ from deltamerge.merge.analysis.analysis_errors import own_error
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.merge_changes import AppendedRows
 from deltamerge.merge.statement import to_column
+from deltamerge.scan.read_again import read_again
 from deltamerge.spark.session import empty_frame, merge_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.merge_ast import Expression
@@ -47,6 +48,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         raise illegal_option("dataChange", "false", "which goes with replaceWhere only on partition columns")
     if notes.transaction is not None and notes.transaction.is_in(snapshot):
         return None
+    frame = read_again(frame, table, snapshot)
     refuse_stale_rows(table, snapshot, frame)
     definition = written_definition(snapshot, table.name, asked, frame.schema, merge_conf(table.spark))
     folder = data_folder(definition.properties)

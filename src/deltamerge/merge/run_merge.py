@@ -23,7 +23,8 @@ from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
 from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.steps import Steps
-from deltamerge.scan.table_reads import reads_table, versions_read
+from deltamerge.scan.read_again import read_again
+from deltamerge.scan.table_reads import follows_table, reads_table, versions_read
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.held_settings import for_merging, session_settings
@@ -76,7 +77,7 @@ def run_merge(
                     outcome = _run_once(started, conf, steps, kept, on_commit)
             except RUN_AGAIN as error:
                 lost.append(LostCommit.of(error))
-                is_bound = command.snapshot is not None or reads_table(command.statement.source, command.table)
+                is_bound = command.snapshot is not None or not _follows(started)
                 if len(lost) > conf.conflict_retries or is_bound:
                     raise (gave_up(error, lost) if len(lost) > 1 else error) from None
                 started = replace(started, begun=None)
@@ -113,7 +114,7 @@ def _run_once(
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
     if command.snapshot is None and command.statement.has_source:
-        snapshot = _as_new_as_its_source(command, snapshot)
+        command, snapshot = _with_source_of_now(command, snapshot, kept)
     execution = replace(prepare(command, snapshot, conf, steps), kept=kept)
     changes = replace(execute_plan(execution), appended=command.appended)
     store, folder = command.table.store, changes.execution.folder
@@ -145,16 +146,27 @@ def _run_once(
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
 
 
-def _as_new_as_its_source(command: MergeIntoCommand, snapshot: Snapshot) -> Snapshot:
-    """Return the version to merge into, which is none before those that the source has read."""
-    source, table = command.statement.source, command.table
-    read = versions_read(source, table)
+def _with_source_of_now(
+    command: MergeIntoCommand, snapshot: Snapshot, kept: KeptSource
+) -> tuple[MergeIntoCommand, Snapshot]:
+    """Return the merge with what its source reads of the target as of the version that it merges into, and this."""
+    statement, table = command.statement, command.table
+    read = versions_read(statement.source, table, snapshot)
     if not read:
-        return snapshot
+        return command, snapshot
     if max(read) > snapshot.version:
         snapshot = table.snapshot_to_write()
+    source = read_again(statement.source, table, snapshot)
     refuse_stale_rows(table, snapshot, source)
-    return snapshot
+    if source is not statement.source:
+        kept.forget()
+    return replace(command, statement=replace(statement, source=source)), snapshot
+
+
+def _follows(command: MergeIntoCommand) -> bool:
+    """Return whether the merge can run again on a newer version: its source does not hold rows of an older one."""
+    source, table = command.statement.source, command.table
+    return not reads_table(source, table) or follows_table(source, table, table.snapshot())
 
 
 @contextmanager

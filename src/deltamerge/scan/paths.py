@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from urllib.parse import unquote
 
@@ -30,6 +31,35 @@ def located(store: Store, path: str) -> str:
 def without_file_scheme(path: str) -> str:
     """Strip the scheme of a local file's URL, however it is spelled; other URLs stay."""
     return re.sub(r"^file:/+", "/", path)
+
+
+def may_be_below(uri: str, root: str) -> bool:
+    """Return whether a file or folder may be a table's folder or in it, whatever way its file system is spelled."""
+    authority, path = _place(uri)
+    table_authority, table_path = _place(root)
+    if authority and table_authority and authority != table_authority:
+        return False
+    return path == table_path or path.startswith(table_path.rstrip("/") + "/")
+
+
+def is_same_place(uri: str, root: str) -> bool:
+    """Return whether two locations may be one, whatever way their file system is spelled."""
+    return may_be_below(uri, root) and may_be_below(root, uri)
+
+
+def _place(uri: str) -> tuple[str, str]:
+    """Return a location's bucket or container, empty where that is not certain, and its path."""
+    scheme = SCHEME.match(uri)
+    if scheme is None or scheme.group(1).lower() == "file":
+        return "", os.path.realpath(file_key(uri))
+    decoded = file_key(uri[scheme.end() - 1 :])
+    authority, _, path = decoded[2:].partition("/") if decoded.startswith("//") else ("", "", decoded)
+    kind = scheme.group(1).lower()
+    if kind.startswith(("abfs", "wasb")):
+        authority = authority.partition(".")[0]
+    elif kind not in ("s3", "s3a", "s3n", "gs"):
+        authority = ""
+    return authority, os.path.normpath("/" + path.lstrip("/"))
 
 
 def spark_path(table: Table, path: str) -> str:

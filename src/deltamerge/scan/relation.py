@@ -9,7 +9,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.char_padding import frame_metadata
-from deltamerge.scan.table_reads import newest_version_mark
+from deltamerge.scan.newest_reads import NewestRead, tagged
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_reading, session_settings
@@ -36,9 +36,16 @@ def table_frame(
     with session_settings(table.spark, for_reading(table.spark)):
         extra = ScanColumns.beside(schema.names)
         read = snapshot.files if files is None else files
-        marks = newest_version_mark(table, snapshot.version) if is_newest else {}
+        newest = NewestRead.of(table, snapshot)
+        marks = newest.mark if is_newest else {}
         frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True, marks=marks)
-    return frame.select(*(_described(field) for field in schema.fields))
+    rows = frame.select(*(_described(field) for field in schema.fields))
+    return tagged(rows, newest) if is_newest else rows
+
+
+def newest_frame(table: Table, snapshot: Snapshot) -> DataFrame:
+    """Return what is a table's newest version as a frame that tells so; see `read_again`."""
+    return table_frame(table, snapshot, is_newest=True)
 
 
 def _described(field: StructField) -> Column:

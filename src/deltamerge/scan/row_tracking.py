@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -12,7 +13,8 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.row_tracking import ENABLED, materialized_columns
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
+from deltamerge.scan.newest_reads import NewestRead
+from deltamerge.scan.target import NO_MARKS, ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.table import Table, spark_schema
@@ -29,6 +31,8 @@ def tracked_frame(
     files: Sequence[AddFile],
     extra: ScanColumns,
     stored: HiddenColumns,
+    *,
+    marks: Mapping[str, str] = NO_MARKS,
 ) -> DataFrame:
     """Read files of a table that has row tracking enabled.
 
@@ -38,7 +42,7 @@ def tracked_frame(
     """
     hidden = [StructField(name, LongType()) for name in stored.names]
     wide = StructType([*schema.fields, *hidden])
-    frame = target_frame(table, snapshot, wide, files, extra)
+    frame = target_frame(table, snapshot, wide, files, extra, marks=marks)
     base, version = extra.file_name + "_base", extra.file_name + "_version"
     by_file = ((file, (file.base_row_id, file.default_row_commit_version)) for file in files)
     types = {base: pa.int64(), version: pa.int64()}
@@ -52,7 +56,7 @@ def tracked_frame(
 
 
 def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
-    """Return a version's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``."""
+    """Return the newest version's columns and a struct ``_metadata`` of ``row_id`` and ``row_commit_version``."""
     stored = materialized_columns(snapshot.metadata)
     if stored is None:
         raise DeltaAnalysisException(
@@ -64,7 +68,8 @@ def rows_with_metadata(table: Table, snapshot: Snapshot) -> DataFrame:
     schema = spark_schema(snapshot)
     with session_settings(table.spark, for_reading(table.spark)):
         extra = ScanColumns.beside((*schema.names, *stored.names))
-        frame = tracked_frame(table, snapshot, schema, snapshot.files.add_files(), extra, stored)
+        marks = replace(NewestRead.of(table, snapshot), columns="").mark
+        frame = tracked_frame(table, snapshot, schema, snapshot.files.add_files(), extra, stored, marks=marks)
     return frame.select(
         *(F.col(quote(name)) for name in schema.names),
         F.struct(

@@ -8,7 +8,6 @@ only what is shown to read the table counts.
 
 from __future__ import annotations
 
-import os.path
 import pickle
 import re
 from collections.abc import Iterable, Iterator
@@ -18,20 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from deltamerge.scan.paths import file_key
+from deltamerge.scan.newest_reads import NEWEST, NewestRead
+from deltamerge.scan.paths import is_same_place, may_be_below
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.session import SPARK_ERRORS, is_connect, is_refusal, physical_plan
 from deltamerge.sql.names import parse_name
-from deltamerge.storage.stored_file import SCHEME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from deltamerge.log.snapshot import Snapshot
     from deltamerge.spark.table import Table
 
 JavaObject: TypeAlias = Any
 
-_NEWEST_VERSION, _OF_TABLE = "deltamerge.newestVersion", "deltamerge.newestVersionOf"
 
 _SOURCES = "org.apache.spark.sql.execution.datasources."
 _READ_NOTHING = frozenset({"LocalRelation", "OneRowRelation", "Range", "EmptyRelation", "CTERelationRef"})
@@ -56,16 +55,11 @@ _LEAF_OF_PHYSICAL_PLAN = re.compile(
 _HOLDS_ROWS = ("Subquery", "InMemoryRelation")
 
 
-def newest_version_mark(table: Table, version: int) -> dict[str, str]:
-    """Return options of a reader that mean nothing to Spark: which table it reads, at what was its newest version."""
-    return {_NEWEST_VERSION: str(version), _OF_TABLE: table.store.absolute("")}
-
-
 def reads_table(frame: DataFrame, table: Table) -> bool:
     """Return whether a frame may read a table's files: then it has the rows of the version that it was made from."""
     root, spark = table.store.absolute(""), frame.sparkSession
     try:
-        if versions_read(frame, table):
+        if _may_have_read(frame, root):
             return True
         if is_connect(spark):
             return _plan_may_read(physical_plan(frame), frame.inputFiles(), root)
@@ -80,7 +74,7 @@ def surely_reads_table(frame: DataFrame, table: Table) -> bool:
     """Return whether the plan of rows that are appended names the table or files of it."""
     root, spark = table.store.absolute(""), frame.sparkSession
     try:
-        if versions_read(frame, table):
+        if _may_have_read(frame, root):
             return True
         if is_connect(spark):
             places: Iterable[str] = chain(_tables_of_connect_plan(frame), frame.inputFiles())
@@ -94,19 +88,51 @@ def surely_reads_table(frame: DataFrame, table: Table) -> bool:
         return True
 
 
-def versions_read(frame: DataFrame, table: Table) -> set[int]:
+def versions_read(frame: DataFrame, table: Table, snapshot: Snapshot) -> set[int]:
     """Return the versions of a table that a frame has read as the newest, as far as the session shows its plan."""
-    root, spark = table.store.absolute(""), frame.sparkSession
     try:
-        if is_connect(spark):
-            marks = [dict(read.data_source.options) for read in _reads_of_connect_plan(frame)]
-            return {int(mark[_NEWEST_VERSION]) for mark in marks if _is_same(mark.get(_OF_TABLE), root)}
-        found = [_marked(leaf, spark, root) for leaf in _leaves_of(frame)]
-        return {version for version in found if version is not None}
+        return {read.version for read in _newest_reads(frame) if read.is_of(table, snapshot)}
     except (PySparkException, Py4JError) as error:
         if not is_refusal(error):
             raise
         return set()
+
+
+def follows_table(frame: DataFrame, table: Table, snapshot: Snapshot) -> bool:
+    """Return whether all that a frame may read of a table it has read as the newest version, outside of subqueries.
+
+    `read_again` reads such a frame anew. Over Connect that is not certain of any frame that may read the table.
+    """
+    root, spark = table.store.absolute(""), frame.sparkSession
+    if is_connect(spark):
+        return not reads_table(frame, table)
+    java: Any = frame._jdf.queryExecution().analyzed()
+
+    def is_newest(leaf: JavaObject) -> bool:
+        read = _newest_read(leaf, spark)
+        return read is not None and bool(read.columns) and read.is_of(table, snapshot)
+
+    try:
+        others = [leaf for leaf in _each(java.collectLeaves()) if not is_newest(leaf)]
+        hidden = (leaf for plan in _each(java.subqueriesAll()) for leaf in _leaves(plan))
+        return not any(_may_read(leaf, spark, root) for leaf in chain(others, hidden))
+    except (PySparkException, Py4JError) as error:
+        if not _is_of_session(error):
+            raise
+        return False
+
+
+def _may_have_read(frame: DataFrame, root: str) -> bool:
+    return any(is_same_place(read.root, root) for read in _newest_reads(frame))
+
+
+def _newest_reads(frame: DataFrame) -> Iterator[NewestRead]:
+    spark = frame.sparkSession
+    if is_connect(spark):
+        marks = (read.data_source.options.get(NEWEST) for read in _reads_of_connect_plan(frame))
+        yield from (NewestRead.from_json(mark) for mark in marks if mark)
+        return
+    yield from (read for leaf in _leaves_of(frame) if (read := _newest_read(leaf, spark)) is not None)
 
 
 def _is_of_session(error: Exception) -> bool:
@@ -114,35 +140,31 @@ def _is_of_session(error: Exception) -> bool:
     return isinstance(error, SPARK_ERRORS) or is_refusal(error)
 
 
-def _marked(leaf: JavaObject, spark: SparkSession, root: str) -> int | None:
+def _newest_read(leaf: JavaObject, spark: SparkSession) -> NewestRead | None:
     kind = leaf.getClass().getSimpleName()
     if kind == "DataSourceV2Relation" and _is_of_delta_source(leaf.table()):
-        return _pinned(leaf, spark, root)
+        return _pinned(leaf, spark)
     if kind != "LogicalRelation":
         return None
     relation = leaf.relation()
     if relation.getClass().getName() != f"{_SOURCES}HadoopFsRelation":
         return None
-    found = [relation.options().get(name) for name in (_NEWEST_VERSION, _OF_TABLE)]
-    version, table = (option.get() if option.isDefined() else None for option in found)
-    return int(version) if version is not None and _is_same(table, root) else None
+    mark = relation.options().get(NEWEST)
+    return NewestRead.from_json(mark.get()) if mark.isDefined() else None
 
 
-def _pinned(relation: JavaObject, spark: SparkSession, root: str) -> int | None:
+def _pinned(relation: JavaObject, spark: SparkSession) -> NewestRead | None:
     """Return the version at which a frame of ``format("delta")`` stays, though its query did not ask for one."""
     asks = any(relation.options().containsKey(name) for name in ("versionAsOf", "timestampAsOf"))
-    if asks or not _is_same(_location(relation, spark), root):
+    location = _location(relation, spark)
+    if asks or location is None:
         return None
     # Spark gives no way to what the source has said in Python but its own.
     field = relation.table().getClass().getDeclaredField("ds")
     field.setAccessible(True)
     made = field.get(relation.table()).dataSourceInPython()
     version: int | None = None if made is None else pickle.loads(made.dataSource()).pinned
-    return version
-
-
-def _is_same(place: str | None, root: str) -> bool:
-    return place is not None and may_be_below(place, root) and may_be_below(root, place)
+    return None if version is None else NewestRead(location, None, version)
 
 
 def has_hidden_reads(frame: DataFrame) -> bool:
@@ -186,30 +208,6 @@ def _reads_of_connect_plan(frame: DataFrame) -> Iterator[Any]:
         for field, value in message.ListFields():
             if field.message_type is not None and not field.message_type.GetOptions().map_entry:
                 messages += [value] if hasattr(value, "DESCRIPTOR") else value
-
-
-def may_be_below(uri: str, root: str) -> bool:
-    """Return whether a file or folder may be a table's folder or in it, whatever way its file system is spelled."""
-    authority, path = _place(uri)
-    table_authority, table_path = _place(root)
-    if authority and table_authority and authority != table_authority:
-        return False
-    return path == table_path or path.startswith(table_path.rstrip("/") + "/")
-
-
-def _place(uri: str) -> tuple[str, str]:
-    """Return a location's bucket or container, empty where that is not certain, and its path."""
-    scheme = SCHEME.match(uri)
-    if scheme is None or scheme.group(1).lower() == "file":
-        return "", os.path.realpath(file_key(uri))
-    decoded = file_key(uri[scheme.end() - 1 :])
-    authority, _, path = decoded[2:].partition("/") if decoded.startswith("//") else ("", "", decoded)
-    kind = scheme.group(1).lower()
-    if kind.startswith(("abfs", "wasb")):
-        authority = authority.partition(".")[0]
-    elif kind not in ("s3", "s3a", "s3n", "gs"):
-        authority = ""
-    return authority, os.path.normpath("/" + path.lstrip("/"))
 
 
 def _plan_may_read(plan: str, files: list[str], root: str) -> bool:

@@ -61,8 +61,12 @@ def in_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
     own = frame.sparkSession
     if is_connect(spark) or is_connect(own) or session_identity(own) == session_identity(spark):
         return frame
+    return frame_of_plan(frame._jdf.queryExecution().analyzed(), spark)
+
+
+def frame_of_plan(plan: JavaObject, spark: SparkSession) -> DataFrame:
+    """Return the frame of a plan of Java's in a classic session."""
     jvm: Any = spark.sparkContext._jvm
-    plan: Any = frame._jdf.queryExecution().analyzed()
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
 
 

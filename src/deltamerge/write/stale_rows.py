@@ -16,7 +16,7 @@ from deltamerge.write.table_commits import FilesAmong
 def refuse_stale_rows(table: Table, newest: Snapshot, frame: DataFrame, among: FilesAmong | None = None) -> None:
     """Refuse a frame that has read a version of the table since which rows in the same place were changed.
 
-    delta-spark reads the table anew when the frame is used; a frame here keeps the version that it was made from.
+    delta-spark reads the table anew when the frame is used; here `read_again` does, where it can.
 
     Args:
         newest: The version that is merged into or written to; what is committed later is a conflict.
@@ -25,15 +25,15 @@ def refuse_stale_rows(table: Table, newest: Snapshot, frame: DataFrame, among: F
     Raises:
         ConcurrentAppendException: The changes would be lost, or done twice.
     """
-    read = min(versions_read(frame, table), default=newest.version)
+    read = min(versions_read(frame, table, newest), default=newest.version)
     for version in range(read + 1, newest.version + 1):
         if _changes_rows(table, version, newest, among):
             raise ConcurrentAppendException(
                 "DELTA_CONCURRENT_APPEND",
                 f"The rows to merge or write were read from version {read} of table {table.name} itself, and version "
                 f"{version} has changed rows of the table since, which they do not take into account. Read the table "
-                "again: a frame or view of a table keeps the version at which it was made, so make it in the loop, "
-                "batch or retry that uses it. Nothing was committed.",
+                "again in the loop, batch or retry that uses its rows: this frame keeps the version at which it was "
+                "made. Nothing was committed.",
                 parameters={"tableName": table.name, "version": str(version)},
             )
 

@@ -18,6 +18,7 @@ from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, material
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.schema import lower_case
 from deltamerge.log.snapshot import Snapshot, table_exists
+from deltamerge.scan.read_again import read_again
 from deltamerge.scan.table_reads import reads_table, surely_reads_table
 from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import CommandConf, MergeConf
@@ -306,6 +307,7 @@ def _write_definition(
 ) -> int:
     protocol_of(before, definition)
     if before is not None:
+        frame = read_again(frame, table, before)
         refuse_stale_rows(table, before, frame)
     folder = data_folder(definition.properties)
     with removing_leftovers(table.store, folder):
@@ -335,6 +337,8 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     look = surely_reads_table if asked.kind == "append" else reads_table
     # What takes the place of all rows is in conflict with every change of them, wherever it comes from.
     read_table = is_overwrite or look(frame, table)
+    if read_table:
+        frame = read_again(frame, table, snapshot)
     if is_overwrite or (read_table and asked.kind == "append"):
         refuse_stale_rows(table, snapshot, frame)
     folder = data_folder(definition.properties)

@@ -1,0 +1,112 @@
+"""Frames that follow their tables: what one has read as a table's newest version is read again within its plan.
+
+A frame of Spark keeps the files that it was made from. delta-spark's frames list them anew whenever they are used; here
+a merge or a write does so for the table that it changes.
+"""
+
+from __future__ import annotations
+
+import copy
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from deltamerge.scan.newest_reads import NEWEST, NewestRead, tag, tag_in
+from deltamerge.scan.relation import newest_frame
+from deltamerge.scan.table_reads import versions_read
+from deltamerge.spark.session import frame_of_plan, is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from deltamerge.log.snapshot import Snapshot
+    from deltamerge.spark.table import Table
+
+JavaObject: TypeAlias = Any
+
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+
+
+def read_again(frame: DataFrame, table: Table, snapshot: Snapshot) -> DataFrame:
+    """Return a frame with what it has read as a table's newest version read at another one.
+
+    What has other columns since stays, and so does what a subquery has read.
+    """
+    if min(versions_read(frame, table, snapshot), default=snapshot.version) == snapshot.version:
+        return frame
+    if is_connect(frame.sparkSession):
+        connect: Any = frame
+        plan = _connect_plan(connect._plan, table, snapshot)
+        return frame if plan is None else type(connect)(plan, connect.sparkSession)
+    plan = _plan(frame._jdf.queryExecution().analyzed(), table, snapshot)
+    return frame if plan is None else frame_of_plan(plan, frame.sparkSession)
+
+
+def _is_older(found: NewestRead, table: Table, snapshot: Snapshot) -> bool:
+    """Return whether a read has the columns of a version, and rows of an older one."""
+    newest = NewestRead.of(table, snapshot)
+    return found.version < newest.version and found.columns == newest.columns and found.is_of(table, snapshot)
+
+
+def _plan(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject | None:
+    """Return a classic frame's plan with newer reads; None where nothing changes."""
+    found = tag_in(plan, table.spark)
+    if found is not None:
+        return _in_place_of(plan, table, snapshot) if _is_older(found, table, snapshot) else None
+    children = [plan.children().apply(index) for index in range(plan.children().size())]
+    changed = [_plan(child, table, snapshot) for child in children]
+    if all(child is None for child in changed):
+        return None
+    kept = [old if new is None else new for old, new in zip(children, changed, strict=True)]
+    return plan.withNewChildren(_seq(table.spark, kept))
+
+
+def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject:
+    """Return a read that has the columns of another one under their ids, by which all above it knows them."""
+    spark = table.spark
+    jvm: Any = spark.sparkContext._jvm
+    new = newest_frame(table, snapshot)._jdf.queryExecution().analyzed()
+    before, now = ([out.apply(index) for index in range(out.size())] for out in (plan.output(), new.output()))
+    alias, some = getattr(jvm, f"{_EXPRESSIONS}.Alias"), jvm.scala.Some
+    columns = [
+        alias(to, of.name(), of.exprId(), of.qualifier(), some(of.metadata()), _seq(spark, []))
+        for of, to in zip(before, now, strict=True)
+    ]
+    found = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(_seq(spark, columns), new)
+    tag(found, spark, NewestRead.of(table, snapshot))
+    return found
+
+
+def _seq(spark: SparkSession, values: list[JavaObject]) -> JavaObject:
+    jvm: Any = spark.sparkContext._jvm
+    return jvm.PythonUtils.toSeq(values)
+
+
+def _connect_plan(plan: Any, table: Table, snapshot: Snapshot) -> Any:  # noqa: ANN401
+    """Return a plan of Connect's client with newer reads; None where nothing changes."""
+    found = getattr(plan, NEWEST, None)
+    if found is not None:
+        if not _is_older(found, table, snapshot):
+            return None
+        new: Any = copy.copy(newest_frame(table, snapshot)._plan)
+        # By which columns name the frame that they are of.
+        new._plan_id = plan._plan_id
+        return new
+    changed = {name: new for name, value in vars(plan).items() if (new := _in(value, table, snapshot)) is not None}
+    if not changed:
+        return None
+    new = copy.copy(plan)
+    vars(new).update(changed)
+    return new
+
+
+def _in(value: Any, table: Table, snapshot: Snapshot) -> Any:  # noqa: ANN401
+    """Return what a plan holds with newer reads, one plan or several; None where nothing changes."""
+    plans = import_module("pyspark.sql.connect.plan")
+    if isinstance(value, plans.LogicalPlan):
+        return _connect_plan(value, table, snapshot)
+    if not isinstance(value, (list, tuple)):
+        return None
+    changed = [_in(each, table, snapshot) for each in value]
+    if all(each is None for each in changed):
+        return None
+    return type(value)(old if new is None else new for old, new in zip(value, changed, strict=True))
