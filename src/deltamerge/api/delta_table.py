@@ -228,7 +228,8 @@ class DeltaTable(TableCommands):
         """Read the table at its latest version.
 
         Returns:
-            A frame that stays at that version. Merges, updates and deletes of this object take its columns
+            A frame that stays at that version, unless it is merged into this table or written to it, which reads it
+            anew. Merges, updates and deletes of this object take its columns
             (``table.toDF()["id"]``) as the table's.
         """
         frame = table_frame(self.table, self.table.snapshot(), is_newest=True)

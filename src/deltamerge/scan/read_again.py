@@ -88,8 +88,8 @@ def _connect_plan(plan: Any, table: Table, snapshot: Snapshot) -> Any:  # noqa: 
         if not _is_older(found, table, snapshot):
             return None
         new: Any = copy.copy(newest_frame(table, snapshot)._plan)
-        # By which columns name the frame that they are of.
-        new._plan_id = plan._plan_id
+        # By these numbers columns name the frame that they are of.
+        vars(new).update({name: value for name, value in vars(plan).items() if "plan_id" in name})
         return new
     changed = {name: new for name, value in vars(plan).items() if (new := _in(value, table, snapshot)) is not None}
     if not changed:
