@@ -19,6 +19,7 @@ from pyspark.sql.session import SparkSession as PySparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from deltamerge.api.arguments import condition_of
+from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.load_frame import Load, load_path, load_table
 from deltamerge.api.register import ON_DEMAND, register_source, registered_on_demand
 from deltamerge.api.run_sql import formatted_sql, sql
@@ -34,8 +35,8 @@ from deltamerge.api.save_frame import (
 from deltamerge.as_delta import install_as_delta
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
-from deltamerge.spark.data_source import drop_missing_catalog, is_default_source
-from deltamerge.spark.session import effective_value
+from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, is_default_source
+from deltamerge.spark.session import effective_value, session_identity
 
 _STATE, _TABLE, _FRAME = "_deltamerge_asked", "_deltamerge_table", "_deltamerge_frame"
 _MARK = "_deltamerge_installed"
@@ -45,6 +46,9 @@ _Original: TypeAlias = Callable[..., Any]
 _Frames: TypeAlias = Callable[..., DataFrame]
 _thread = threading.local()
 _TIME_ZONE = "spark.sql.session.timeZone"
+# Set where this library takes the place of a JAR's source, too: by `install_in_pyspark`.
+_replaces_jars = threading.Event()
+_has_jar: dict[str, bool] = {}
 # The time zone that each session had when its source was registered.
 _registered: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
 
@@ -70,6 +74,7 @@ def install_in_pyspark() -> None:
         ImportError: delta-spark's own package is imported already.
     """
     install_as_delta()
+    _replaces_jars.set()
     _replace_calls()
     active = PySparkSession.getActiveSession()
     if active is not None:
@@ -90,8 +95,8 @@ def register(spark: SparkSession) -> bool:
     ``spark.sql.python.filterPushdown.enabled`` is turned on, also where that is false.
 
     Args:
-        spark: The session that gets the data source. Calls on Delta tables are this library's in all sessions of the
-            process afterwards.
+        spark: The session that gets the data source. In the other sessions of the process calls on Delta tables are
+            this library's, too, unless they have a JAR's source.
 
     Returns:
         Whether the source is this library's; False if a JAR provides it.
@@ -99,6 +104,7 @@ def register(spark: SparkSession) -> bool:
     if not register_source(spark):
         return False
     _registered[spark] = effective_value(spark, _TIME_ZONE)
+    _has_jar[session_identity(spark)] = False
     _replace_calls()
     return True
 
@@ -188,7 +194,7 @@ def _replace(of: Any, name: str, call: Callable[..., Any]) -> None:  # noqa: ANN
 
 
 def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401
-    if getattr(_thread, "is_inside", False):
+    if getattr(_thread, "is_inside", False) or not _is_served(self):
         return original(self, sqlQuery, args, **kwargs)
     _thread.is_inside = True
     try:
@@ -200,6 +206,17 @@ def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = No
         return original(self, sqlQuery, args, **kwargs) if found is None else found
     finally:
         _thread.is_inside = False
+
+
+def _is_served(spark: SparkSession) -> bool:
+    """Return whether Delta tables of a session are this library's: where a JAR has them, only if all were asked for."""
+    if _replaces_jars.is_set():
+        return True
+    # Each batch of a stream has a Python object of its own for its session.
+    identity = session_identity(spark)
+    if identity not in _has_jar:
+        _has_jar[identity] = has_source_of_jar(spark)
+    return not _has_jar[identity]
 
 
 def _register_once(spark: SparkSession) -> None:
@@ -224,7 +241,7 @@ def _record(name: str, state: type[Load | Save], original: _Original, self: Any,
 
 
 def _is_delta(spark: SparkSession, source: str) -> bool:
-    return source == "delta" if source else is_default_source(spark)
+    return (source == "delta" if source else is_default_source(spark)) and _is_served(spark)
 
 
 def _asked(call: Any, asked: _State, given: Mapping[str, Any], options: Mapping[str, Any]) -> _State:  # noqa: ANN401
@@ -248,7 +265,8 @@ def _load(
     spark = _session_of(self)
     asked = _asked(self, Load(), {"format": format, "schema": schema}, options)
     place = asked.options.get("path") if path is None else path
-    if _is_delta(spark, asked.source) and isinstance(place, str):
+    # Without a place it may be the question whether a JAR has the source.
+    if isinstance(place, str) and _is_delta(spark, asked.source):
         if not asked.is_of_source and has_connector(spark, place):
             return load_path(spark, place, asked)
         _register_once(spark)
@@ -261,12 +279,13 @@ def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
 
 
 def _reader_table(original: _Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
-    found = load_table(_session_of(self), tableName, getattr(self, _STATE, Load()))
+    spark = _session_of(self)
+    found = load_table(spark, tableName, getattr(self, _STATE, Load())) if _is_served(spark) else None
     return original(self, tableName) if found is None else found
 
 
 def _session_table(original: _Original, self: SparkSession, /, tableName: str) -> DataFrame:
-    found = load_table(self, tableName, Load()) if isinstance(tableName, str) else None
+    found = load_table(self, tableName, Load()) if isinstance(tableName, str) and _is_served(self) else None
     return original(self, tableName) if found is None else found
 
 
@@ -292,7 +311,7 @@ def _save(
     place = path or asked.options.get("path")
     if place is None or not _is_delta(self._spark, asked.source):
         original(self, path, format, mode, partitionBy, **options)
-    elif has_connector(self._spark, place):
+    elif not asked.is_of_source and has_connector(self._spark, place):
         save_to_path(_frame(self), place, asked)
     else:
         _register_once(self._spark)
@@ -320,11 +339,15 @@ def _insert_into(original: _Original, self: Any, /, tableName: str, overwrite: b
     mode = None if overwrite is None else "overwrite" if overwrite else "append"
     asked = _asked(self, Save(), {"mode": mode}, {})
     # Spark refuses partitions here.
-    found = find_table(self._spark, tableName) if asked.partition_by is None else None
+    found = _table_of(self._spark, tableName) if asked.partition_by is None else None
     if found is None:
         original(self, tableName, overwrite)
     else:
         insert_into(_frame(self), found, asked)
+
+
+def _table_of(spark: SparkSession, name: str) -> DeltaTable | None:
+    return find_table(spark, name) if _is_served(spark) else None
 
 
 def _keep_name(original: _Original, self: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
@@ -342,7 +365,7 @@ def _create(mode: Any, original: _Original, self: Any) -> None:  # noqa: ANN401
 
 
 def _change(options: Mapping[str, str], original: _Original, self: Any) -> None:  # noqa: ANN401
-    found = find_table(self._spark, getattr(self, _TABLE))
+    found = _table_of(self._spark, getattr(self, _TABLE))
     if found is None:
         original(self)
         return
@@ -351,7 +374,7 @@ def _change(options: Mapping[str, str], original: _Original, self: Any) -> None:
 
 
 def _overwrite(original: _Original, self: Any, /, condition: Any) -> None:  # noqa: ANN401
-    found = find_table(self._spark, getattr(self, _TABLE))
+    found = _table_of(self._spark, getattr(self, _TABLE))
     if found is None:
         original(self, condition)
         return
@@ -364,7 +387,8 @@ def _overwrite(original: _Original, self: Any, /, condition: Any) -> None:  # no
 def _stream_format(original: _Original, self: Any, /, source: str) -> Any:  # noqa: ANN401
     if source.lower() == "delta":
         spark = _stream_session(self)
-        _register(spark)
+        if _is_served(spark):
+            _register(spark)
     return original(self, source)
 
 

@@ -212,3 +212,15 @@ def test_a_quarantine_among_the_targets_files(spark: SparkSession, tmp_path: Pat
     assert not (tmp_path / "t" / "rejected").exists()
     upsert(path, source, "id", quarantine=f"{path}/_rejected")
     assert DeltaTable.forPath(spark, f"{path}/_rejected").toDF().count() == 1
+
+
+def test_rows_of_the_target_itself(spark: SparkSession, tmp_path: Path) -> None:
+    """What is judged is what is merged: the table is read anew before, and not in between."""
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    write_delta(spark.sql("SELECT id, 1 AS n FROM range(2)"), path)
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT few CHECK (n < 9)")
+    source = DeltaTable.forPath(spark, path).toDF().selectExpr("id", "n + 1 AS n", "'x' AS _row")
+    sql(spark, f"UPDATE delta.`{path}` SET n = 8 WHERE id = 0")
+    upsert(path, source, "id", quarantine=bad)
+    assert sorted((row.id, row.n) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(0, 8), (1, 2)]
+    assert [(row.id, row.n, row._row) for row in DeltaTable.forPath(spark, bad).toDF().collect()] == [(0, 9, "x")]

@@ -25,6 +25,8 @@ def pyspark_as_it_was() -> Iterator[None]:
     modules = {name for name in sys.modules if name.partition(".")[0] == "delta"}
     yield
     ON_DEMAND.clear()
+    as_jar._replaces_jars.clear()
+    as_jar._has_jar.clear()
     as_jar._registered.clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "delta" and name not in modules]:
         del sys.modules[name]

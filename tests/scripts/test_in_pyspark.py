@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 import deltamerge
 from deltamerge import as_jar
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
 from deltamerge.spark.connectors import has_connector
-from deltamerge.spark.session import physical_plan
+from deltamerge.spark.session import physical_plan, session_identity
 from deltamerge.tables import DeltaTable
 
 if TYPE_CHECKING:
@@ -422,3 +423,14 @@ def test_stores_without_a_connector_of_spark(
     assert "FileScan" not in physical_plan(frame)
     frame.write.format("delta").mode("append").save(copy)
     assert rows(frame) == rows(spark.read.format("delta").load(copy)) == [(0,), (1,), (2,)]
+
+
+def test_sessions_whose_jar_goes_on(spark: SparkSession, pyspark_as_it_was: None, tmp_path: Path) -> None:
+    """Another session of the process may have delta-spark: `register` leaves that to it."""
+    deltamerge.register(spark)
+    as_jar._has_jar[session_identity(spark)] = True
+    with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        spark.range(1).write.format("delta").save(str(tmp_path / "t"))
+    deltamerge.install_in_pyspark()
+    spark.range(1).write.format("delta").save(str(tmp_path / "t"))
+    assert rows(spark.read.format("delta").load(str(tmp_path / "t"))) == [(0,)]

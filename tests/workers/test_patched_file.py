@@ -308,7 +308,8 @@ def test_more_rows_than_a_row_group_takes(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ValueError, match=r"300 rows became row groups of \[200, 100\]"):
         patched(source, target, changed)
     assert list(tmp_path.iterdir()) == [source]
-    monkeypatch.setattr("deltamerge.workers.patched_file._MOST_ROWS", 200)
+    for module in ("patched_file", "table_writer"):
+        monkeypatch.setattr(f"deltamerge.workers.{module}.MOST_ROWS", 200)
     assert isinstance(patched(source, target, changed), EncodedFile)
     assert pq.read_table(target).to_pydict() == {"id": [*range(300, 600)], "v": [*range(300)]}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -229,3 +230,26 @@ def test_a_partition_that_another_writer_has_emptied(spark: SparkSession, tmp_pa
     table.delete("p = 0")
     write_frame(open_table(spark, str(tmp_path)), moved, FrameWrite("replace_where", Expression("p IN (0, 1)")))
     assert sorted(row["id"] for row in table.toDF().collect()) == [2, 5]
+
+
+def test_rows_with_metadata_of_their_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path)
+    write_delta(spark.range(3), path)
+    rows = DeltaTable.forPath(spark, path).toDF().select("*", "_metadata.file_name").select("id")
+    write_delta(spark.range(7, 8), path, mode="append")
+    with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
+        write_delta(rows, path, mode="overwrite")
+
+
+if CONNECT:
+
+    @pytest.mark.sessions
+    def test_a_plan_that_holds_others_twice(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
+        """Each join of Connect's client has its left side in two places; a session does not read a table for each."""
+        rows = table.toDF()
+        for i in range(20):
+            rows = rows.join(spark.range(3).withColumn(f"c{i}", F.lit(i)), "id")
+        append(spark, tmp_path)
+        write(rows.select("id", "p", "v"), tmp_path, "overwrite")
+        assert table.toDF().count() == 3
+        assert b"deltamerge.scan" not in cloudpickle.dumps(rows)  # type: ignore[no-untyped-call]

@@ -14,6 +14,7 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.data_source.reading import reads_changes, travelled_changes
 from deltamerge.data_source.request import Request
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark.connectors import has_connector
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.relations import at_suffix
 from deltamerge.sql.statements.ast import TableName, TimeTravel
@@ -65,12 +66,14 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
 
 
 def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
-    """Read the table of a name; None where it is no Delta table."""
+    """Read the table of a name; None where it is no Delta table, or in a store that Spark cannot open."""
     named = TableName.of(parse_name(name))
     if named.path is not None:
         return load_path(spark, named.path, asked)
     found = Tables(spark).called(named.parts)
-    return None if found is None else _frame(found, asked).alias(named.parts[-1])
+    if found is None or not has_connector(spark, found.table.location):
+        return None
+    return _frame(found, asked).alias(named.parts[-1])
 
 
 def _frame(table: DeltaTable, asked: Load) -> DataFrame:

@@ -85,6 +85,11 @@ class Save:
         )
 
     @property
+    def is_of_source(self) -> bool:
+        """Whether only the data source in Python writes this: to a store with options of its own."""
+        return any(name.startswith("fs.") for name in self.options)
+
+    @property
     def partitions(self) -> tuple[str, ...] | None:
         """The partition columns, also where an option names them."""
         return option_partition_columns(self.request) if self.partition_by is None else self.partition_by

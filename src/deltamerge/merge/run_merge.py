@@ -36,7 +36,7 @@ from deltamerge.txn.application import session_transaction
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import remove_leftovers, removing_leftovers
-from deltamerge.write.stale_rows import refuse_stale_rows
+from deltamerge.write.stale_rows import StaleRows, refuse_stale_rows
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -75,6 +75,8 @@ def run_merge(
             try:
                 with translating(command.table.name):
                     outcome = _run_once(started, conf, steps, kept, on_commit)
+            except StaleRows:
+                raise
             except RUN_AGAIN as error:
                 lost.append(LostCommit.of(error))
                 is_bound = command.snapshot is not None or not _follows(started)

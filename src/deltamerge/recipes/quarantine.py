@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain, count
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
@@ -167,6 +168,13 @@ class Judged:
         reasons = F.when(F.col(f"t.{self.reasons}"), F.col(self.if_known)).otherwise(F.col(self.if_new))
         return joined.select(f"s.{quote(self.row)}", f"s.{quote(self.no_key)}", reasons.alias(self.reasons))
 
+    def _name_of_row(self, frame: DataFrame) -> str:
+        kind = frame.schema[self.row].dataType
+        assert isinstance(kind, StructType)
+        taken = {name.lower() for name in kind.names}
+        numbered = (f"{WHOLE_ROW}_{i}" for i in count(1))
+        return next(name for name in chain([WHOLE_ROW], numbered) if name not in taken)
+
     def as_rejected(self, frame: DataFrame) -> DataFrame:
         """Return the rows as they are written, each once."""
         row = exact_json(F.col(self.row))
@@ -174,7 +182,7 @@ class Judged:
             F.sha2(row, 256).alias(ROW_ID),
             F.concat_ws("; ", self.reasons).alias(REASON),
             F.current_timestamp().alias(REJECTED_AT),
-            row.alias(WHOLE_ROW),
+            row.alias(self._name_of_row(frame)),
             f"{quote(self.row)}.*",
         ).dropDuplicates([ROW_ID])
 

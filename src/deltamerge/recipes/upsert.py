@@ -13,9 +13,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
+from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.analysis_errors import no_up_cast
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import Progress
 from deltamerge.recipes.keyed_rows import one_row_per_key, rows_of_keys
 from deltamerge.recipes.quarantine import Judged, WrittenColumns, judge, rejecting
@@ -29,6 +31,8 @@ from deltamerge.recipes.targets import (
     refuse_in_folder,
 )
 from deltamerge.recipes.values import ColumnPair, all_of, kept_sql, kept_value, loses_part
+from deltamerge.scan.read_again import read_again
+from deltamerge.scan.table_reads import versions_read
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
@@ -36,6 +40,7 @@ from deltamerge.sql.names import quote
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name, same_shape
+from deltamerge.write.stale_rows import refuse_stale_rows
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
 Values: TypeAlias = "Mapping[str, str | Column]"
@@ -141,12 +146,20 @@ def upsert(
     # Half a transaction is refused before rows are rejected.
     if option_transaction(txn_app_id, txn_version) is None:
         session_transaction(merge_conf(spark))
-    known = partial(rows_of_keys, table.table, table.table.snapshot(), null_safe=null_safe)
+    snapshot = table.table.snapshot()
+    source = read_again(source, table.table, snapshot)
+    refuse_stale_rows(table.table, snapshot, source)
+    # What was judged is what is merged: rows of the table itself must not be read anew in between.
+    bound = snapshot if versions_read(source, table.table, snapshot) else None
+    known = partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
     judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
     other = place_of(spark, quarantine, place.options)
     refuse_in_folder(other, place, "quarantine")
     with rejecting(judged, known, latest, other) as rejected:
-        report = _merge_of(table, rejected.fitting, rules).run(progress, **transaction)  # type: ignore[arg-type]
+        statement = _merge_of(table, rejected.fitting, rules).statement
+        once = {"transaction": option_transaction(txn_app_id, txn_version), "user_metadata": user_metadata}
+        command = MergeIntoCommand(table.table, statement, snapshot=bound, **once)  # type: ignore[arg-type]
+        report = MergeReport(merge_and_compact(command, progress))
     return rejected.noted_in(report)
 
 

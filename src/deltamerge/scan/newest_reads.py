@@ -65,7 +65,8 @@ def tagged(frame: DataFrame, read: NewestRead) -> DataFrame:
     """Mark a frame's plan as the whole of such a read."""
     if is_connect(frame.sparkSession):
         connect: Any = frame
-        setattr(connect._plan, NEWEST, read)
+        # Plans travel to servers that lack this package.
+        setattr(connect._plan, NEWEST, read.to_json())
     else:
         tag(frame._jdf.queryExecution().analyzed(), frame.sparkSession, read)
     return frame

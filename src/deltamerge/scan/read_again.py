@@ -35,7 +35,7 @@ def read_again(frame: DataFrame, table: Table, snapshot: Snapshot) -> DataFrame:
         return frame
     if is_connect(frame.sparkSession):
         connect: Any = frame
-        plan = _connect_plan(connect._plan, table, snapshot)
+        plan = _ConnectPlans(table, snapshot).of(connect._plan)
         return frame if plan is None else type(connect)(plan, connect.sparkSession)
     plan = _plan(frame._jdf.queryExecution().analyzed(), table, snapshot)
     return frame if plan is None else frame_of_plan(plan, frame.sparkSession)
@@ -60,12 +60,17 @@ def _plan(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject | No
     return plan.withNewChildren(_seq(table.spark, kept))
 
 
-def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject:
-    """Return a read that has the columns of another one under their ids, by which all above it knows them."""
+def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject | None:
+    """Return a read that has the columns of another one under their ids, by which all above it knows them.
+
+    None where a query has asked the read for its files' metadata, too.
+    """
     spark = table.spark
     jvm: Any = spark.sparkContext._jvm
     new = newest_frame(table, snapshot)._jdf.queryExecution().analyzed()
     before, now = ([out.apply(index) for index in range(out.size())] for out in (plan.output(), new.output()))
+    if len(before) != len(now):
+        return None
     alias, some = getattr(jvm, f"{_EXPRESSIONS}.Alias"), jvm.scala.Some
     columns = [
         alias(to, of.name(), of.exprId(), of.qualifier(), some(of.metadata()), _seq(spark, []))
@@ -81,32 +86,43 @@ def _seq(spark: SparkSession, values: list[JavaObject]) -> JavaObject:
     return jvm.PythonUtils.toSeq(values)
 
 
-def _connect_plan(plan: Any, table: Table, snapshot: Snapshot) -> Any:  # noqa: ANN401
-    """Return a plan of Connect's client with newer reads; None where nothing changes."""
-    found = getattr(plan, NEWEST, None)
-    if found is not None:
-        if not _is_older(found, table, snapshot):
+class _ConnectPlans:
+    """Plans of Connect's client with newer reads of a table; some hold a plan of theirs twice."""
+
+    def __init__(self, table: Table, snapshot: Snapshot) -> None:
+        self._table, self._snapshot = table, snapshot
+        # With the plan, whose number no other one gets as long as it is there.
+        self._seen: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, plan: Any) -> Any:  # noqa: ANN401
+        """Return a plan with newer reads; None where nothing changes."""
+        if id(plan) not in self._seen:
+            self._seen[id(plan)] = plan, self._changed(plan)
+        return self._seen[id(plan)][1]
+
+    def _changed(self, plan: Any) -> Any:  # noqa: ANN401
+        mark = getattr(plan, NEWEST, None)
+        if mark is not None:
+            if not _is_older(NewestRead.from_json(mark), self._table, self._snapshot):
+                return None
+            new: Any = copy.copy(newest_frame(self._table, self._snapshot)._plan)
+            # By these numbers columns name the frame that they are of.
+            vars(new).update({name: value for name, value in vars(plan).items() if "plan_id" in name})
+            return new
+        changed = {name: new for name, value in vars(plan).items() if (new := self._in(value)) is not None}
+        if not changed:
             return None
-        new: Any = copy.copy(newest_frame(table, snapshot)._plan)
-        # By these numbers columns name the frame that they are of.
-        vars(new).update({name: value for name, value in vars(plan).items() if "plan_id" in name})
+        new = copy.copy(plan)
+        vars(new).update(changed)
         return new
-    changed = {name: new for name, value in vars(plan).items() if (new := _in(value, table, snapshot)) is not None}
-    if not changed:
-        return None
-    new = copy.copy(plan)
-    vars(new).update(changed)
-    return new
 
-
-def _in(value: Any, table: Table, snapshot: Snapshot) -> Any:  # noqa: ANN401
-    """Return what a plan holds with newer reads, one plan or several; None where nothing changes."""
-    plans = import_module("pyspark.sql.connect.plan")
-    if isinstance(value, plans.LogicalPlan):
-        return _connect_plan(value, table, snapshot)
-    if not isinstance(value, (list, tuple)):
-        return None
-    changed = [_in(each, table, snapshot) for each in value]
-    if all(each is None for each in changed):
-        return None
-    return type(value)(old if new is None else new for old, new in zip(value, changed, strict=True))
+    def _in(self, value: Any) -> Any:  # noqa: ANN401
+        """Return what a plan holds with newer reads, one plan or several; None where nothing changes."""
+        if isinstance(value, import_module("pyspark.sql.connect.plan").LogicalPlan):
+            return self.of(value)
+        if not isinstance(value, (list, tuple)):
+            return None
+        changed = [self._in(each) for each in value]
+        if all(each is None for each in changed):
+            return None
+        return type(value)(old if new is None else new for old, new in zip(value, changed, strict=True))

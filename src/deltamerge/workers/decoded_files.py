@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltamerge.workers.answers import answer
-from deltamerge.workers.files import Files, whole
+from deltamerge.workers.files import Files, has_threads, whole
 from deltamerge.workers.staged_rows import StagedFile
 from deltamerge.workers.table_columns import in_plain_types
 
@@ -49,7 +49,7 @@ def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> in
         for group in work["groups"]:
             with files.parquet_columns(file.path, columns, [group]) as opened:
                 rows = opened.metadata.row_group(group).num_rows
-                table = whole(opened.read_row_group(group, list(columns), use_threads=False), rows)
+                table = whole(opened.read_row_group(group, list(columns), use_threads=has_threads()), rows)
             piece = in_plain_types(table.select(list(columns))).combine_chunks()
             size += piece.nbytes
             yield piece

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.workers.files import Files, whole
+from deltamerge.workers.files import Files, has_threads, whole
 from deltamerge.workers.partition_names import NULL_PARTITION
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import has_times, in_plain_types, in_type
@@ -33,7 +33,7 @@ def read_columns(files: Files, path: str, values: Mapping[str, str | None], aske
     table = None
     if stored:
         with files.parquet_columns(path, stored) as file:
-            table = whole(file.read(stored, use_threads=False), rows)
+            table = whole(file.read(stored, use_threads=has_threads()), rows)
     return _typed(table, rows, values, asked)
 
 
@@ -62,7 +62,9 @@ def read_row_groups(
     wanted = [group for group, (rows, end) in enumerate(zip(sizes, ends, strict=True)) if needed(end - rows, end)]
     with files.parquet_columns(path, stored, wanted) as file:
         for group in wanted:
-            table = whole(file.read_row_group(group, stored, use_threads=False), sizes[group]) if stored else None
+            table = (
+                whole(file.read_row_group(group, stored, use_threads=has_threads()), sizes[group]) if stored else None
+            )
             yield ends[group] - sizes[group], _typed(table, sizes[group], values, asked)
 
 

@@ -288,6 +288,11 @@ class Files:
 LOCAL_FILES = Files()
 
 
+def has_threads() -> bool:
+    """Return whether PyArrow may decode columns side by side: it has as many threads as a task has cores."""
+    return bool(pa.cpu_count() > 1)
+
+
 def whole(table: pa.Table, rows: int) -> pa.Table:
     """Return a table that was read, if it has the rows that its file has by the footer.
 

@@ -187,6 +187,11 @@ class ChunkFile:
             self._stream.write(run)
         self._pending, self._written = [], self._at
 
+    @property
+    def size(self) -> int:
+        """The bytes that the file has so far."""
+        return self._at
+
     def add(self, rows: int, chunks: list[Chunk]) -> None:
         """Add a row group of chunks for all leaves of the schema."""
         first, columns, uncompressed = self._at, list[Struct](), 0

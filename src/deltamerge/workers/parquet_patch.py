@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.answers import answer
 from deltamerge.workers.file_systems import is_of_machine
-from deltamerge.workers.files import Files, WholeParquet, whole
+from deltamerge.workers.files import Files, WholeParquet, has_threads, whole
 from deltamerge.workers.nan_columns import NAN_COLUMNS
 from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile, patched_file
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
@@ -293,7 +293,7 @@ def _row_groups(file: pq.ParquetFile, asked: Sequence[Collection[str] | None]) -
         columns, rows = asked[number], places[number]
         assert columns is not None
         names = [name for name in own if name in columns]
-        found = file.read_row_group(number, None if names == own else names, use_threads=False)
+        found = file.read_row_group(number, None if names == own else names, use_threads=has_threads())
         return RowGroup(number, rows, columns, whole(found, rows.stop - rows.start))
 
     chosen = [number for number, columns in enumerate(asked) if columns is not None]

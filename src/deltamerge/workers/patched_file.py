@@ -9,17 +9,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.workers.files import Files, Output, WholeParquet
-from deltamerge.workers.nan_columns import NanColumns
+from deltamerge.workers.encoded_columns import MOST_ROWS, encoded_columns, leaves_by_column
+from deltamerge.workers.files import Files, WholeParquet
 from deltamerge.workers.null_counts import uncounted_leaves
-from deltamerge.workers.parquet_footer import Chunk, ChunkFile, Footer, footer_of, is_of_known_writer
-from deltamerge.workers.table_columns import leaves_of, plain_schema
+from deltamerge.workers.parquet_footer import Chunk, Footer, is_of_known_writer
+from deltamerge.workers.table_columns import plain_schema
 from deltamerge.workers.table_writer import TableWriter
 
 Changed: TypeAlias = Collection[str] | None
 """The columns of a row group that change; None where rows leave it, so that all of them do."""
-# PyArrow makes several row groups of more.
-_MOST_ROWS = 64 << 20
 
 
 def patched_file(
@@ -40,7 +38,7 @@ def patched_file(
     """
     before = source.file.metadata
     rows = [before.row_group(number).num_rows for number in range(before.num_row_groups)]
-    is_known = is_of_known_writer(before.created_by) and max(rows, default=0) <= _MOST_ROWS
+    is_known = is_of_known_writer(before.created_by) and max(rows, default=0) <= MOST_ROWS
     alike = _columns_alike(source.file, schema) if is_known else {}
     if any(alike.keys() - columns for columns in changed if columns is not None):
         return PatchedFile(files, target, source, schema, options, metadata, changed, alike)
@@ -59,8 +57,8 @@ class EncodedFile(TableWriter):
         self.write(rows)
 
 
-class PatchedFile:
-    """Write a file again, some columns of which do not change; else as `EncodedFile` and `TableWriter`.
+class PatchedFile(TableWriter):
+    """Write a file again, some columns of which do not change; else as `EncodedFile`.
 
     Args:
         alike: The columns that the file has just as the new one has them, and their leaves.
@@ -77,18 +75,11 @@ class PatchedFile:
         changed: Sequence[Changed],
         alike: Mapping[str, range],
     ) -> None:
-        self.rows = 0
-        self.size = 0
-        self.footer = b""
+        super().__init__(files, target, schema, options, metadata)
         self._source = source
-        self._schema = schema
-        self._options = options
         self._changed = changed
-        self._nan = NanColumns(schema)
         self._before = Footer(source.reader, source.size)
         self._alike = alike if self._before.has_plain_chunks else {}
-        self._output = Output(files, target)
-        self._chunks = ChunkFile(self._output.stream, footer_of(_form(schema, options, metadata)))
 
     def columns(self, group: int) -> list[str]:
         """Return the columns of a row group that `write_group` has to be given at least.
@@ -97,7 +88,7 @@ class PatchedFile:
         """
         changed = self._changed[group]
         copied = self._alike.keys() - changed - self._nan.columns if changed is not None else frozenset[str]()
-        return [name for name in self._schema.names if name not in copied]
+        return [name for name in self.schema.names if name not in copied]
 
     def write_group(self, group: int, rows: pa.Table) -> None:
         """Write what a row group of the file has become."""
@@ -109,11 +100,10 @@ class PatchedFile:
             count = self._source.file.metadata.row_group(group).num_rows
             unchanged = (name for name in self._alike if name not in changed)
             copied = [name for name in unchanged if name not in given or self._is_copied(group, name, rows)]
-        encoded = [name for name in self._schema.names if name in given.difference(copied)]
+        encoded = [name for name in self.schema.names if name in given.difference(copied)]
         if count:
-            chunks = self._encoded(rows.select(encoded)) | self._copied(group, copied)
-            self._chunks.add(count, [chunk for name in self._schema.names for chunk in chunks[name]])
-            self.rows += count
+            found = encoded_columns(rows.select(encoded), self.schema, self._options)
+            self._add(count, found | self._copied(group, copied))
 
     def _is_copied(self, group: int, name: str, rows: pa.Table) -> bool:
         # Writers that leave NaN out of a chunk's bounds, and those that leave such bounds out, look alike.
@@ -127,60 +117,11 @@ class PatchedFile:
         read = self._source.reader(spans)
         return {name: [self._before.chunk(group, leaf, read) for leaf in found] for name, found in leaves.items()}
 
-    def _encoded(self, rows: pa.Table) -> dict[str, list[Chunk]]:
-        if not rows.num_columns:
-            return {}
-        sink = pa.BufferOutputStream()
-        form = pa.schema([self._schema.field(name) for name in rows.column_names])
-        if not rows.schema.equals(form):
-            raise ValueError(f"rows have the columns {_printed(rows.schema)}, not {_printed(form)} as their file")
-        with pq.ParquetWriter(sink, form, write_page_checksum=True, **self._options) as writer:
-            writer.write_table(rows, row_group_size=rows.num_rows)
-        footer = footer_of(sink.getvalue())
-        if footer.rows != [rows.num_rows]:
-            raise ValueError(f"{rows.num_rows} rows became row groups of {footer.rows}")
-        return {
-            name: [footer.chunk(0, leaf) for leaf in leaves] for name, leaves in _leaves_by_column(rows.schema).items()
-        }
-
-    def __enter__(self) -> PatchedFile:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._output:
-            if kind is None and self.rows:
-                self.footer = self._chunks.end(self._nan.as_metadata())
-                self.size = self._output.stream.tell()
-                self._output.keep()
-
-
-def _printed(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema)
-
-
-def _form(schema: pa.Schema, options: Mapping[str, Any], metadata: Mapping[bytes, bytes]) -> pa.Buffer:
-    """Return a file with a schema, and without rows."""
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, **options) as writer:
-        writer.add_key_value_metadata(dict(metadata))
-    return sink.getvalue()
-
-
-def _leaves_by_column(schema: pa.Schema) -> dict[str, range]:
-    """Return where the leaves of columns are among those of the file."""
-    found: dict[str, range] = {}
-    first = 0
-    for field in schema:
-        end = first + sum(1 for _ in leaves_of(field))
-        found[field.name] = range(first, end)
-        first = end
-    return found
-
 
 def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:
     """Return the columns that a file has just as one with another schema has them, and their leaves in the file."""
     before = plain_schema(file.schema_arrow)
-    leaves, uncounted = _leaves_by_column(before), uncounted_leaves(file.metadata.created_by, before)
+    leaves, uncounted = leaves_by_column(before), uncounted_leaves(file.metadata.created_by, before)
     if sum(map(len, leaves.values())) != len(file.schema):
         # Of a type whose leaves PyArrow hides.
         return {}

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamerge.workers.files import Files, whole
+from deltamerge.workers.files import Files, has_threads, whole
 from deltamerge.workers.table_columns import in_plain_types
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
@@ -256,7 +256,7 @@ def _opened(files: Files, file: StagedFile, columns: list[str]) -> pa.Table:
         raise ValueError(f"{file.path} was changed meanwhile")
     # Each of the threads that work on a merge asks for the same columns.
     with files.parquet_columns(file.path, columns, keep=True) as opened:
-        table = whole(opened.read(columns, use_threads=False), opened.metadata.num_rows).select(columns)
+        table = whole(opened.read(columns, use_threads=has_threads()), opened.metadata.num_rows).select(columns)
     return in_plain_types(table)
 
 

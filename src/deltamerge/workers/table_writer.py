@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.workers.encoded_columns import MOST_ROWS, encoded_columns
 from deltamerge.workers.files import Files, Output
 from deltamerge.workers.nan_columns import NanColumns
+from deltamerge.workers.parquet_footer import Chunk, ChunkFile, footer_of
 
 _Writer = TypeVar("_Writer", bound="TableWriter")
 
@@ -40,20 +42,25 @@ class TableWriter:
         self.schema = schema
         self.size = 0
         self.footer = b""
-        self._output = Output(files, target)
-        self._metadata = metadata
+        self._options = options
         self._nan = NanColumns(schema)
-        self._writer = pq.ParquetWriter(self._output.stream, schema, write_page_checksum=True, **options)
+        self._output = Output(files, target)
+        self._chunks = ChunkFile(self._output.stream, footer_of(_form(schema, options, metadata)))
 
     def write(self, table: pa.Table) -> None:
-        if table.num_rows:
-            self._nan.watch(table)
-            self._writer.write_table(table, row_group_size=table.num_rows)
-            self.rows += table.num_rows
+        """Write rows, as a row group if they are not very many."""
+        self._nan.watch(table)
+        for start in range(0, table.num_rows, MOST_ROWS):
+            rows = table.slice(start, MOST_ROWS)
+            self._add(rows.num_rows, encoded_columns(rows, self.schema, self._options))
+
+    def _add(self, rows: int, chunks: Mapping[str, Sequence[Chunk]]) -> None:
+        self._chunks.add(rows, [chunk for name in self.schema.names for chunk in chunks[name]])
+        self.rows += rows
 
     @property
     def bytes_so_far(self) -> int:
-        return int(self._output.stream.tell())
+        return self._chunks.size
 
     # typing.Self is newer than Python 3.10, and executors need not have typing_extensions.
     def __enter__(self: _Writer) -> _Writer:  # noqa: PYI019
@@ -61,12 +68,15 @@ class TableWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._output:
-            if kind is None:
-                self._writer.add_key_value_metadata({**self._metadata, **self._nan.as_metadata()})
-            self._writer.close()
             if kind is None and self.rows:
-                self.size = self._output.stream.tell()
-                sink = pa.BufferOutputStream()
-                self._writer.writer.metadata.write_metadata_file(sink)
-                self.footer = sink.getvalue().to_pybytes()
+                self.footer = self._chunks.end(self._nan.as_metadata())
+                self.size = self._chunks.size
                 self._output.keep()
+
+
+def _form(schema: pa.Schema, options: Mapping[str, Any], metadata: Mapping[bytes, bytes]) -> pa.Buffer:
+    """Return a file with a schema, and without rows."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, **options) as writer:
+        writer.add_key_value_metadata(dict(metadata))
+    return sink.getvalue()

@@ -13,6 +13,10 @@ from deltamerge.spark.table import Table
 from deltamerge.write.table_commits import FilesAmong
 
 
+class StaleRows(ConcurrentAppendException):
+    """A frame keeps rows of an older version: to run again with it changes nothing."""
+
+
 def refuse_stale_rows(table: Table, newest: Snapshot, frame: DataFrame, among: FilesAmong | None = None) -> None:
     """Refuse a frame that has read a version of the table since which rows in the same place were changed.
 
@@ -23,12 +27,12 @@ def refuse_stale_rows(table: Table, newest: Snapshot, frame: DataFrame, among: F
         among: Returns which of some files are of the partitions whose rows are replaced; None for all.
 
     Raises:
-        ConcurrentAppendException: The changes would be lost, or done twice.
+        StaleRows: The changes would be lost, or done twice.
     """
     read = min(versions_read(frame, table, newest), default=newest.version)
     for version in range(read + 1, newest.version + 1):
         if _changes_rows(table, version, newest, among):
-            raise ConcurrentAppendException(
+            raise StaleRows(
                 "DELTA_CONCURRENT_APPEND",
                 f"The rows to merge or write were read from version {read} of table {table.name} itself, and version "
                 f"{version} has changed rows of the table since, which they do not take into account. Read the table "
