@@ -6,7 +6,7 @@ from deltamerge.api.merge_sql import merge_sql, plan_sql
 from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.api.run_sql import sql
 from deltamerge.api.write_delta import write_delta
-from deltamerge.as_delta import install_as_delta
+from deltamerge.as_delta import configure_spark_with_delta_pip, install_as_delta
 from deltamerge.as_jar import install_in_pyspark, register
 from deltamerge.recipes.change_feed import apply_changes, scd2
 from deltamerge.recipes.upsert import upsert
@@ -20,6 +20,7 @@ __all__ = [
     "MergeReport",
     "__version__",
     "apply_changes",
+    "configure_spark_with_delta_pip",
     "install_as_delta",
     "install_in_pyspark",
     "merge_sql",

@@ -33,7 +33,7 @@ def install_as_delta() -> None:
     delta.__spec__ = ModuleSpec("delta", None, is_package=True)
     names = {
         "DeltaTable": tables.DeltaTable,
-        "configure_spark_with_delta_pip": _configure,
+        "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
         "tables": tables,
         "exceptions": exceptions,
         "__all__": ["DeltaTable", "configure_spark_with_delta_pip"],
@@ -41,16 +41,21 @@ def install_as_delta() -> None:
     vars(delta).update(names)
     pip_utils = ModuleType("delta.pip_utils", "delta-spark's names, from deltamerge.")
     pip_utils.__spec__ = ModuleSpec("delta.pip_utils", None)
-    vars(pip_utils)["configure_spark_with_delta_pip"] = _configure
+    vars(pip_utils)["configure_spark_with_delta_pip"] = configure_spark_with_delta_pip
     sys.modules.update(
         {"delta": delta, "delta.tables": tables, "delta.exceptions": exceptions, "delta.pip_utils": pip_utils}
     )
 
 
-def _configure(
+def configure_spark_with_delta_pip(
     spark_session_builder: SparkSession.Builder, extra_packages: Sequence[str] | None = None
 ) -> SparkSession.Builder:
-    """Return the builder; only packages that are asked for are added, since no JAR of Delta's is needed."""
+    """Return the builder of a session as it is, since no JAR of Delta's is needed.
+
+    Args:
+        spark_session_builder: The builder.
+        extra_packages: Maven coordinates of other packages, which are added.
+    """
     if not extra_packages:
         return spark_session_builder
     return spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))

@@ -210,13 +210,12 @@ def _sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = No
 
 def _is_served(spark: SparkSession) -> bool:
     """Return whether Delta tables of a session are this library's: where a JAR has them, only if all were asked for."""
-    if _replaces_jars.is_set():
-        return True
     # Each batch of a stream has a Python object of its own for its session.
     identity = session_identity(spark)
     if identity not in _has_jar:
+        drop_missing_catalog(spark)
         _has_jar[identity] = has_source_of_jar(spark)
-    return not _has_jar[identity]
+    return _replaces_jars.is_set() or not _has_jar[identity]
 
 
 def _register_once(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F
 import deltamerge
 from deltamerge import as_jar
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
+from deltamerge.spark.catalog import warehouse_location
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.session import physical_plan, session_identity
 from deltamerge.tables import DeltaTable
@@ -434,3 +436,60 @@ def test_sessions_whose_jar_goes_on(spark: SparkSession, pyspark_as_it_was: None
     deltamerge.install_in_pyspark()
     spark.range(1).write.format("delta").save(str(tmp_path / "t"))
     assert rows(spark.read.format("delta").load(str(tmp_path / "t"))) == [(0,)]
+
+
+def test_tables_that_the_catalog_has_forgotten(installed: SparkSession, tmp_path: Path) -> None:
+    """Files outlive the catalog of a session without a metastore: the second run of a script finds them."""
+    spark, path, frame = installed, str(tmp_path / "t"), installed.range(3)
+    try:
+        for mode in ("overwrite", "append"):
+            frame.write.format("delta").mode("overwrite").option("path", path).saveAsTable("forgotten")
+            frame.write.format("delta").mode(mode).option("path", path).saveAsTable("forgotten")
+            spark.sql("DROP TABLE forgotten")
+            frame.write.format("delta").mode(mode).option("path", path).saveAsTable("forgotten")
+            assert spark.catalog.tableExists("forgotten")
+            assert spark.table("forgotten").count() == (3 if mode == "overwrite" else 9)
+            spark.sql("DROP TABLE forgotten")
+        folder = Path(warehouse_location(spark, "forgotten").removeprefix("file:"))
+        shutil.copytree(path, folder)
+        frame.write.format("delta").mode("overwrite").saveAsTable("forgotten")
+        assert spark.catalog.tableExists("forgotten")
+        spark.sql("DROP TABLE forgotten")
+        spark.sql("CREATE OR REPLACE TABLE forgotten USING delta AS SELECT 1 AS id")
+        assert [row["tableName"] for row in spark.sql("SHOW TABLES LIKE 'forgotten'").collect()] == ["forgotten"]
+        assert rows(spark.table("forgotten")) == [(1,)]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS forgotten")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_new_table_among_other_files(installed: SparkSession, tmp_path: Path) -> None:
+    """Its VACUUM would delete them."""
+    spark, path = installed, str(tmp_path / "raw")
+    spark.range(3).write.parquet(path)
+    for statement in (
+        f"CREATE TABLE delta.`{path}` (id BIGINT) USING delta",
+        f"CREATE TABLE among USING delta LOCATION '{path}' AS SELECT 1 AS id",
+        f"CREATE OR REPLACE TABLE among (id BIGINT) USING delta LOCATION '{path}'",
+    ):
+        with pytest.raises(DeltaAnalysisException, match=r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION.*CONVERT TO"):
+            spark.sql(statement)
+    assert not spark.catalog.tableExists("among")
+    assert not (tmp_path / "raw" / "_delta_log").exists()
+    spark.sql(f"CONVERT TO DELTA parquet.`{path}`")
+    assert rows(spark.read.format("delta").load(path)) == [(0,), (1,), (2,)]
+
+
+def test_details_of_other_tables(installed: SparkSession) -> None:
+    installed.range(1).write.format("parquet").saveAsTable("not_delta")
+    try:
+        detail = installed.sql("DESCRIBE DETAIL not_delta").collect()[0]
+        assert (detail["format"], detail["id"]) == ("parquet", None)
+    finally:
+        installed.sql("DROP TABLE not_delta")
+
+
+def test_names_that_scripts_import_by_a_star() -> None:
+    names: dict[str, Any] = {}
+    exec("from deltamerge.tables import *\nfrom deltamerge import configure_spark_with_delta_pip", names)
+    assert {"DeltaTable", "DataFrame", "SparkSession", "StructType", "Optional", "functions"} <= names.keys()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -431,6 +432,13 @@ _DETAIL = (
     "sizeInBytes BIGINT, properties MAP<STRING, STRING>, minReaderVersion INT, minWriterVersion INT, "
     "tableFeatures ARRAY<STRING>"
 )
+
+
+def other_detail(spark: SparkSession, provider: str, name: str, location: str) -> DataFrame:
+    """Describe a table of the catalog that is no Delta table, as `DeltaTable.detail` does."""
+    known = {"format": provider, "name": name, "location": location}
+    names = re.findall(r"(?:^|, )([a-z]\w*) ", _DETAIL)
+    return spark.createDataFrame([tuple(known.get(name) for name in names)], _DETAIL)
 
 
 def open_by_name(spark: SparkSession, name: str, options: StoreOptions | None = None) -> Table:

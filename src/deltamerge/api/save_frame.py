@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.arguments import asked_options, column_name
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.new_tables import check_location
+from deltamerge.api.new_tables import check_location, record_found
 from deltamerge.api.statements.changes import placed, with_fields_by_position
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
@@ -185,11 +185,14 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
     tables, named = Tables(frame.sparkSession), TableName.of(parse_name(name))
     if asked.mode == "ignore" and tables.has_other_table(named):
         return
-    found = tables.called(named.parts)
+    found, path = tables.called(named.parts), asked.options.get("path")
+    if found is None and path is not None and tables.is_delta_table(path):
+        found = tables.at(path)
     if found is not None and asked.mode != "error":
-        if asked.mode == "overwrite" and "path" in asked.options:
-            check_location(found.table, named.parts, asked.options["path"])
+        if asked.mode == "overwrite" and path is not None:
+            check_location(found.table, named.parts, path)
         save_to_table(frame, found.table, asked)
+        record_found(found.table, named.parts)
         return
     create_as(frame, name, "create", asked)
 

@@ -191,7 +191,26 @@ def _may_create(table: Table, mode: str) -> bool:
             f"Table {table.name} cannot be replaced as it did not exist. Use createOrReplace to make it.",
             parameters={"tableName": table.name},
         )
+    if not exists:
+        _refuse_other_files(table)
     return exists
+
+
+def _refuse_other_files(table: Table) -> None:
+    """Refuse a folder with files that the table would not know, which its VACUUM would delete.
+
+    Delta: CreateDeltaTableCommand.assertPathEmpty.
+    """
+    found = (file.path for file in table.store.list() if not file.path.startswith((".", "_")))
+    first = next(found, None)
+    if first is not None:
+        raise DeltaAnalysisException(
+            "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
+            f"Cannot create table {table.name}. The location {table.location} is not empty and also not a Delta table: "
+            f"it has, for example, {first}. Use an empty folder, or convert Parquet files that are there: CONVERT TO "
+            f"DELTA parquet.`{table.location}`.",
+            parameters={"tableId": table.name, "tableLocation": table.location},
+        )
 
 
 def _default_properties(table: Table) -> dict[str, str]:

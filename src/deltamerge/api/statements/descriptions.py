@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.delta_table import DeltaTable, other_detail
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.tables import Tables
 from deltamerge.log.protocol import reader_features, writer_features
+from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import shown_name
+from deltamerge.sql.names import quote_name, shown_name
 from deltamerge.sql.statements import ast
 
 _COLUMNS = "col_name STRING, data_type STRING, comment STRING"
@@ -20,6 +21,12 @@ def run_describe_history(tables: Tables, statement: ast.DescribeHistory, _: str)
 
 
 def run_describe_detail(tables: Tables, statement: ast.DescribeDetail, _: str) -> DataFrame:
+    found = tables.find(statement.table)
+    if found is None and not statement.table.path:
+        entry = catalog_entry(tables.spark, statement.table.parts)
+        if entry is not None and entry.location is not None:
+            # As delta-spark: scripts ask so whether a table is one of Delta's.
+            return other_detail(tables.spark, entry.provider, quote_name(statement.table.parts), entry.location)
     return tables.open(statement.table).detail()
 
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, IntegralType, StringType, TimestampType
 from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import as_datetime
+from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import catalog_entry, delta_location, names_another_catalog, refuse_temporary_view
@@ -47,6 +48,10 @@ class Tables:
         if location is None:
             return None
         return DeltaTable(open_table(self.spark, location, self.options, ".".join(parts)))
+
+    def is_delta_table(self, path: str) -> bool:
+        """Return whether there is a Delta table at a path."""
+        return table_exists(open_table(self.spark, path, self.options).store)
 
     def is_of_another_provider(self, parts: Sequence[str]) -> bool:
         """Return whether a name is one of a table of another provider or catalog, or of a view that is kept."""
