@@ -480,6 +480,23 @@ def test_a_new_table_among_other_files(installed: SparkSession, tmp_path: Path) 
     assert rows(spark.read.format("delta").load(path)) == [(0,), (1,), (2,)]
 
 
+def test_cached_queries(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(3).write.format("delta").save(path)
+    try:
+        spark.sql(f"CACHE TABLE cached_delta AS SELECT id AS n FROM delta.`{path}` WHERE id > 0")
+        spark.sql(f"CACHE LAZY TABLE lazily OPTIONS ('storageLevel' 'DISK_ONLY') AS SELECT * FROM delta.`{path}`")
+        assert rows(spark.sql("SELECT n FROM cached_delta")) == [(1,), (2,)]
+        assert rows(spark.sql("SELECT * FROM lazily")) == [(0,), (1,), (2,)]
+        assert spark.catalog.isCached("cached_delta")
+        with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
+            spark.sql(f"CACHE TABLE lazily AS SELECT * FROM delta.`{path}`")
+        assert spark.table("lazily").count() == 3
+    finally:
+        for view in ("cached_delta", "lazily"):
+            spark.catalog.dropTempView(view)
+
+
 def test_details_of_other_tables(installed: SparkSession) -> None:
     installed.range(1).write.format("parquet").saveAsTable("not_delta")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +13,8 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import whole_name
-from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.spark.session import SPARK_ERRORS
+from deltamerge.sql.names import parse_name, quote, quote_name
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
@@ -35,6 +37,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
         args: The values of parameters, as `SparkSession.sql` takes them.
         given: Frames that the SQL names, by names that are nothing else in it.
     """
+    cached = _cached(sql)
+    if cached is not None:
+        return _cache(tables, cached, args, given)
     if args and travels_by_parameter(sql):
         sql, args = bind_parameters(sql, args), None
     named = _named(tables, sql)
@@ -52,6 +57,36 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
     for name in given:
         marked = marked.replace(name, f"\x00{name}\x01")
     return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames, **given)
+
+
+@dataclass(frozen=True)
+class _Cached:
+    """A CACHE TABLE statement with a query: what is before it, the view that it makes, and the query."""
+
+    statement: str
+    name: str
+    query: str
+
+
+def _cached(sql: str) -> _Cached | None:
+    tokens = tokenize(sql)
+    words = [token.upper for token in tokens]
+    begin = 1 if words[:2] == ["CACHE", "TABLE"] else 2 if words[:3] == ["CACHE", "LAZY", "TABLE"] else None
+    queries = [token for token in tokens[3:] if token.depth == 0 and token.upper == "AS"] if begin else []
+    if begin is None or not queries:
+        return None
+    at = queries[0].span
+    return _Cached(sql[: at.start], tokens[begin + 1].name, sql[at.end :])
+
+
+def _cache(tables: Tables, cached: _Cached, args: Any, given: Mapping[str, DataFrame]) -> DataFrame:  # noqa: ANN401
+    """Cache a view of a query's frame: of SQL, Spark would keep the text, which names frames that are gone then."""
+    query_frame(tables, cached.query, args, given).createTempView(quote(cached.name))
+    try:
+        return tables.spark.sql(cached.statement)
+    except SPARK_ERRORS:
+        tables.spark.catalog.dropTempView(quote(cached.name))
+        raise
 
 
 _WITH_QUERIES = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "(", "INSERT", "CREATE", "EXPLAIN", "CACHE"})
