@@ -93,7 +93,7 @@ def test_wrong_arguments(spark: SparkSession, tmp_path: Path, mistake: dict[str,
         merge.whenMatchedUpdate(**mistake)
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_create_builders(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     made = (
@@ -124,7 +124,7 @@ def test_create_builders(spark: SparkSession, tmp_path: Path) -> None:
         DeltaTable.replace(spark).location(str(tmp_path / "none")).addColumn("x", "INT").execute()
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_write_delta_modes(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     assert write_delta(spark.range(3), path, partition_by=None) == 0

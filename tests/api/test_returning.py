@@ -69,7 +69,7 @@ def test_changed_rows(spark: SparkSession, tmp_path: Path, kind: str, executor: 
     assert rows_of(changed) == EXPECTED
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_inserts_new_columns_and_a_second_run(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(spark, tmp_path / "t", {})
     source = spark.createDataFrame([(1, "x", 1, 7), (9, "y", 9, 8)], "id INT, name STRING, n INT, more INT")

@@ -67,7 +67,7 @@ def test_a_copy_does_not_know_where_its_source_is(registered: SparkSession, tmp_
         assert "deltamerge.location" not in (tmp_path / name / "_delta_log" / f"{0:020}.json").read_text()
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_append_and_overwrite(registered: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     write(registered.range(3), path)

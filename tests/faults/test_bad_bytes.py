@@ -165,6 +165,7 @@ def test_bytes_that_are_no_utf8(tmp_path: Path) -> None:
         read_all(copy)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_of_ours_does_not_hide_the_commits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,7 +19,6 @@ from .tables import FOLDER, MANIFEST, OWN, REFUSED_TABLES, WRITABLE, checksum, c
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.quick
 
 UNREADABLE = [name for name, recorded in MANIFEST.items() if "error" in recorded]
 READABLE = [name for name, recorded in MANIFEST.items() if "rows" in recorded]
@@ -46,6 +45,7 @@ MERGED = frozenset(
 )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", READABLE)
 def test_rows_are_what_delta_spark_reads(spark: SparkSession, name: str) -> None:
     recorded = MANIFEST[name]["rows"]
@@ -56,6 +56,7 @@ def test_rows_are_what_delta_spark_reads(spark: SparkSession, name: str) -> None
     assert checksum(lines) == recorded["checksum"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("folder", ["a b%:=#+é漢", "a%20b"])
 def test_paths_with_special_characters(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     path = copied("plain", tmp_path / folder, OWN)
@@ -63,6 +64,7 @@ def test_paths_with_special_characters(spark: SparkSession, tmp_path: Path, fold
     assert lines == manifest(OWN)["plain"]["rows"]["full"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_broken_table_gives_an_error_that_says_why(spark: SparkSession, name: str) -> None:
     recorded = MANIFEST[name]
@@ -79,6 +81,7 @@ def test_broken_table_gives_an_error_that_says_why(spark: SparkSession, name: st
         assert raised.value.getCondition() == recorded["error"]["class"]
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("name", [name for name in WRITABLE if name in MERGED])
 def test_takes_a_merge(spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = copied(name, tmp_path)
@@ -86,6 +89,7 @@ def test_takes_a_merge(spark: SparkSession, tmp_path: Path, name: str) -> None:
     assert DeltaTable.forPath(spark, path).table.snapshot().version == MANIFEST[name]["version"] + 1
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", REFUSED_TABLES)
 def test_refuses_a_merge_by_the_features_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = copied(name, tmp_path)

@@ -232,7 +232,7 @@ def test_an_insert_that_omits_a_not_null_column(spark: SparkSession, tmp_path: P
         merge.whenNotMatchedInsert(values={"v": "s.v"}).execute()
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_a_check_shows_the_values_at_fault(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t", properties={"delta.constraints.adult": "age >= 18"})
     with unchanged(path), pytest.raises(InvariantViolationException) as caught:

@@ -35,7 +35,7 @@ def values(made: DeltaTable) -> dict[int, str]:
     return {row["id"]: row["v"] for row in made.toDF().collect()}
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_update_and_delete(spark: SparkSession, tmp_path: Path) -> None:
     made = table(spark, str(tmp_path), {})
     made.update("c = 'ab'", {"v": "if(c = 'ab', 'new', 'wrong')"})

@@ -30,7 +30,7 @@ def of_first(spark: SparkSession, path: Path) -> list[int]:
     return sorted(row["id"] for row in frame.where(f"at = {FIRST}").select("id").collect())
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_values_and_conditions(zoned: SparkSession, tmp_path: Path) -> None:
     spark = zoned
     rows = spark.sql(f"SELECT id, if(id = 1, {FIRST}, TIMESTAMP'2024-01-01 00:00:00') AS at FROM range(4)")

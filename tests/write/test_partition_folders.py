@@ -22,7 +22,7 @@ def rows(folder: Path) -> set[tuple[int, str | None]]:
     return {(row["id"], row["p"]) for row in table}
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 @pytest.mark.parametrize("tell_case", [True, False])
 def test_values(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell_case: bool) -> None:
     monkeypatch.setattr("deltamerge.write.data_files.folders_in", lambda *_: PartitionFolders(tell_case))

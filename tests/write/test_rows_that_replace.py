@@ -41,7 +41,7 @@ def append(spark: SparkSession, path: Path) -> None:
     write_delta(spark.range(7, 8).selectExpr("id", "0 AS p", "'b' AS v"), str(path), mode="append")
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_another_writers_rows(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
     """As in delta-spark a frame follows its table: what was read before another commit is read again."""
     for kind in KINDS:

@@ -105,7 +105,7 @@ def test_they_agree_with_the_classic_route(
     assert found[0] == found[1] == found[2]
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_files_without_the_computed_keys_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.range(100).coalesce(1), path)
@@ -132,7 +132,7 @@ def test_a_key_that_cannot_be_computed_fails_the_merge(spark: SparkSession, tmp_
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0,), (1,), (2,)]
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_computed_keys_that_repeat(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(MultipleSourceRowsException):
         casting(spark, str(tmp_path / "t"), "1", "01").whenMatchedUpdate(set={"id": "5"}).run()

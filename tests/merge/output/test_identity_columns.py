@@ -51,7 +51,7 @@ def keys(spark: SparkSession, path: str) -> dict[int, int]:
     return {v: k for k, v in rows(read.select("k", "v"))}
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_append_numbers_rows_without_gaps(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path / "t", generatedByDefaultAs=IdentityGenerator(start=10, step=-5))
     write_delta(frame(spark, "v INT", [(1,), (2,), (3,)]).coalesce(1), path, mode="append")
