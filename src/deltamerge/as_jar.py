@@ -33,6 +33,7 @@ from deltamerge.api.save_frame import (
     save_to_table,
 )
 from deltamerge.as_delta import install_as_delta
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, is_default_source
@@ -313,8 +314,24 @@ def _save(
     elif not asked.is_of_source and has_connector(self._spark, place):
         save_to_path(_frame(self), place, asked)
     else:
+        _refuse_what_source_lacks(asked)
         _register_once(self._spark)
         original(self, path, format, mode, partitionBy, **options)
+
+
+def _refuse_what_source_lacks(asked: Save) -> None:
+    """Refuse what Spark does not hand over to a source in Python, with what to write instead."""
+    wrong = None
+    if asked.mode in ("error", "ignore"):
+        wrong = f'the mode {asked.mode}: write .mode("append") or .mode("overwrite")'
+    elif asked.partition_by:
+        wrong = f'partitionBy: write .option("partitionBy", "{",".join(asked.partition_by)}")'
+    if wrong is not None:
+        raise DeltaAnalysisException(
+            "UNSUPPORTED_DATA_SOURCE_SAVE_MODE",
+            "A data source in Python does this write, since Spark has no connector for the store or there are options "
+            f"fs.*, and Spark does not allow it {wrong}. Nothing was written.",
+        )
 
 
 def _save_as_table(

@@ -423,6 +423,10 @@ def test_stores_without_a_connector_of_spark(
     monkeypatch.setattr(as_jar, "has_connector", lambda *_: False)
     frame = spark.read.format("delta").load(path)
     assert "FileScan" not in physical_plan(frame)
+    with pytest.raises(DeltaAnalysisException, match=r"the mode error: write .mode\("):
+        frame.write.format("delta").save(copy)
+    with pytest.raises(DeltaAnalysisException, match=r'partitionBy: write .option\("partitionBy", "id"\)'):
+        frame.write.format("delta").mode("append").partitionBy("id").save(copy)
     frame.write.format("delta").mode("append").save(copy)
     assert rows(frame) == rows(spark.read.format("delta").load(copy)) == [(0,), (1,), (2,)]
 
