@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,10 +17,10 @@ from pyspark.sql import functions as F
 import deltamerge
 from deltamerge import as_jar
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
-from deltamerge.spark.catalog import warehouse_location
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.session import physical_plan, session_identity
 from deltamerge.tables import DeltaTable
+from deltamerge.write.layout import data_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -454,17 +453,14 @@ def test_tables_that_the_catalog_has_forgotten(installed: SparkSession, tmp_path
             assert spark.catalog.tableExists("forgotten")
             assert spark.table("forgotten").count() == (3 if mode == "overwrite" else 9)
             spark.sql("DROP TABLE forgotten")
-        folder = Path(warehouse_location(spark, "forgotten").removeprefix("file:"))
-        shutil.copytree(path, folder)
-        frame.write.format("delta").mode("overwrite").saveAsTable("forgotten")
-        assert spark.catalog.tableExists("forgotten")
-        spark.sql("DROP TABLE forgotten")
-        spark.sql("CREATE OR REPLACE TABLE forgotten USING delta AS SELECT 1 AS id")
-        assert [row["tableName"] for row in spark.sql("SHOW TABLES LIKE 'forgotten'").collect()] == ["forgotten"]
-        assert rows(spark.table("forgotten")) == [(1,)]
+        frame.write.format("parquet").saveAsTable("forgotten")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_NOT_A_DELTA_TABLE"):
+            frame.write.format("delta").mode("append").option("path", path).saveAsTable("forgotten")
+        with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+            frame.write.format("delta").mode("append").option("path", path).saveAsTable("no_such_db.forgotten")
+        assert spark.read.format("delta").load(path).count() == 9
     finally:
         spark.sql("DROP TABLE IF EXISTS forgotten")
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_new_table_among_other_files(installed: SparkSession, tmp_path: Path) -> None:
@@ -484,6 +480,14 @@ def test_a_new_table_among_other_files(installed: SparkSession, tmp_path: Path) 
     assert rows(spark.read.format("delta").load(path)) == [(0,), (1,), (2,)]
 
 
+def test_a_new_table_beside_what_a_killed_write_has_left(installed: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "t" / data_folder({})
+    installed.range(3).write.parquet(str(folder))
+    (tmp_path / "t" / "empty").touch()
+    installed.sql(f"CREATE TABLE delta.`{tmp_path / 't'}` USING delta AS SELECT 1 AS id")
+    assert rows(installed.read.format("delta").load(str(tmp_path / "t"))) == [(1,)]
+
+
 def test_cached_queries(installed: SparkSession, tmp_path: Path) -> None:
     spark, path = installed, str(tmp_path / "t")
     spark.range(3).write.format("delta").save(path)
@@ -493,11 +497,13 @@ def test_cached_queries(installed: SparkSession, tmp_path: Path) -> None:
         assert rows(spark.sql("SELECT n FROM cached_delta")) == [(1,), (2,)]
         assert rows(spark.sql("SELECT * FROM lazily")) == [(0,), (1,), (2,)]
         assert spark.catalog.isCached("cached_delta")
+        spark.sql("CACHE TABLE plain_cached WITH x AS (SELECT 1 AS a) SELECT a AS b FROM x")
+        assert rows(spark.sql("SELECT b FROM plain_cached")) == [(1,)]
         with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
             spark.sql(f"CACHE TABLE lazily AS SELECT * FROM delta.`{path}`")
         assert spark.table("lazily").count() == 3
     finally:
-        for view in ("cached_delta", "lazily"):
+        for view in ("cached_delta", "lazily", "plain_cached"):
             spark.catalog.dropTempView(view)
 
 

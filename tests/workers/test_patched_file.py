@@ -17,7 +17,7 @@ import pytest
 
 from deltamerge.workers.files import LOCAL_FILES, WholeParquet
 from deltamerge.workers.nan_columns import nan_columns
-from deltamerge.workers.parquet_footer import MAGIC, Footer, footer_of, is_of_known_writer
+from deltamerge.workers.parquet_footer import MAGIC, ChunkFile, Footer, footer_of, is_of_known_writer
 from deltamerge.workers.parquet_patch import opened_writer, own_metadata
 from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile
 from deltamerge.workers.thrift_compact import BINARY, STRUCT, Struct, read_struct, write_struct
@@ -389,3 +389,25 @@ def test_row_groups_that_were_written_leave_memory(tmp_path: Path, monkeypatch: 
             kept.append(pool.bytes_allocated() - before)
     assert sum(kept) < numbers.nbytes // 10
     assert pq.read_table(target).equals(rows)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.list_(pa.struct([("x", pa.int32()), ("y", pa.int32())]), 2), pa.list_view(pa.struct([("x", pa.int32())]))],
+)
+def test_types_whose_leaves_are_not_told(tmp_path: Path, kind: pa.DataType) -> None:
+    source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    one = [{"x": 1, "y": 2}, {"x": 3, "y": 4}] if pa.types.is_fixed_size_list(kind) else [{"x": 1}]
+    rows = pa.table({"id": [1, 2], "v": pa.array([one, one], kind), "n": [5, 6]})
+    pq.write_table(rows, source)
+    writer = rewritten(source, target, {})
+    assert writer.rows == 1
+    assert pq.read_table(target).to_pylist() == rows.slice(1).to_pylist()
+
+
+def test_row_groups_that_lack_a_column() -> None:
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema).close()
+    with pytest.raises(ValueError, match="a row group has 0 column chunks, and its file 2 columns"):
+        ChunkFile(io.BytesIO(), footer_of(sink.getvalue())).add(1, [])

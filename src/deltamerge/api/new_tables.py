@@ -108,21 +108,6 @@ def create(
     compact_after = auto_compaction(place.table)
     with recorded(place, definition.schema, definition.description, requires_entry=requires_entry):
         create_table(place.table, definition, mode, rows, notes, file_options, compact_after)
-    if place.exists and place.name and not place.has_entry:
-        record_found(place.table, place.name)
-
-
-def record_found(table: Table, parts: Sequence[str]) -> None:
-    """Add a table that is there to the session's catalog, where that knows nothing of its name.
-
-    Its folder outlives the catalogs of sessions without a metastore.
-    """
-    spark, name = table.spark, qualified(table.spark, parts)
-    if catalog_entry(spark, name) is None:
-        metadata = table.snapshot().metadata
-        schema = spark_schema(table.snapshot())
-        if not record_table(spark, name, schema, table.location, metadata.description) and registered_on_demand(spark):
-            record_table(spark, name, schema, table.location, metadata.description)
 
 
 @contextmanager

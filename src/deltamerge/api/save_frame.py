@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.arguments import asked_options, column_name
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.new_tables import check_location, record_found
+from deltamerge.api.new_tables import Place, check_location, recorded
 from deltamerge.api.statements.changes import placed, with_fields_by_position
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
@@ -19,6 +19,7 @@ from deltamerge.data_source.request import Request
 from deltamerge.data_source.write_options import option_partition_columns
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
+from deltamerge.spark.catalog import qualified
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.merge_ast import Expression
@@ -186,13 +187,18 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
     if asked.mode == "ignore" and tables.has_other_table(named):
         return
     found, path = tables.called(named.parts), asked.options.get("path")
-    if found is None and path is not None and tables.is_delta_table(path):
-        found = tables.at(path)
     if found is not None and asked.mode != "error":
         if asked.mode == "overwrite" and path is not None:
             check_location(found.table, named.parts, path)
         save_to_table(frame, found.table, asked)
-        record_found(found.table, named.parts)
+        return
+    if path is not None and asked.mode in ("append", "overwrite") and tables.is_forgotten(named.parts, path):
+        # Its files outlive the catalog of a session without a metastore.
+        table = open_table(frame.sparkSession, path)
+        snapshot = table.snapshot()
+        place = Place(table, qualified(frame.sparkSession, named.parts), path)
+        with recorded(place, spark_schema(snapshot), snapshot.metadata.description, requires_entry=False):
+            save_to_table(frame, table, asked)
         return
     create_as(frame, name, "create", asked)
 

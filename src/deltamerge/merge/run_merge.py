@@ -28,7 +28,7 @@ from deltamerge.scan.table_reads import follows_table, reads_table, versions_rea
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.held_settings import for_merging, session_settings
-from deltamerge.spark.session import errors_not_logged, is_connect, merge_conf, reset_transaction
+from deltamerge.spark.session import errors_not_logged, merge_conf, reset_transaction
 from deltamerge.spark.table import counting_requests
 from deltamerge.storage.object_store import counted
 from deltamerge.storage.stored_file import uri_of
@@ -154,9 +154,9 @@ def _with_source_of_now(
     """Return the merge with what its source reads of the target as of the version that it merges into, and this."""
     statement, table = command.statement, command.table
     read = versions_read(statement.source, table, snapshot)
-    if not read and not is_connect(table.spark):
+    if not read:
         return command, snapshot
-    if max(read, default=0) > snapshot.version:
+    if max(read) > snapshot.version:
         snapshot = table.snapshot_to_write()
     source = read_again(statement.source, table, snapshot)
     refuse_stale_rows(table, snapshot, source)

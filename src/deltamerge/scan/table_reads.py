@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from deltamerge.scan.newest_reads import NEWEST, NewestRead
-from deltamerge.scan.paths import file_key, is_same_place, may_be_below, without_file_scheme
+from deltamerge.scan.paths import is_same_place, may_be_below
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.session import SPARK_ERRORS, is_connect, is_refusal, physical_plan
 from deltamerge.sql.names import parse_name
@@ -52,7 +52,6 @@ _LEAF_OF_PHYSICAL_PLAN = re.compile(
     r"LocalTableScan\b|Range \(|Scan OneRowRelation\b|Scan JDBCRelation\(|FileScan |ReusedExchange "
     r"|BatchScan (?:avro|csv|json|orc|parquet|text) .*Location: \w*FileIndex"
 )
-_READ, _SQL = "spark.connect.Read", "spark.connect.SQL"
 _HOLDS_ROWS = ("Subquery", "InMemoryRelation")
 
 
@@ -97,38 +96,6 @@ def versions_read(frame: DataFrame, table: Table, snapshot: Snapshot) -> set[int
         if not is_refusal(error):
             raise
         return set()
-
-
-def files_by_views(frame: DataFrame, table: Table) -> set[str] | None:
-    """Return the table's files that a frame over Connect reads by temporary views; None where there are none.
-
-    The client's plan has a view's name, or SQL that has it: what the plan does not show to read a file, a view reads.
-    """
-    spark, root = frame.sparkSession, table.store.absolute("")
-    if not is_connect(spark):
-        return None
-    messages = list(_messages_of_connect_plan(frame))
-    reads = [message for message in messages if message.DESCRIPTOR.full_name == _READ]
-    if len(reads) == len(messages) and not any(_is_view(read, spark) for read in reads):
-        return None
-    try:
-        files = frame.inputFiles()
-    except PySparkException:
-        # A query that is wrong, whose error comes with its analysis, or more files than a message has.
-        return None
-    shown = {_without_escapes(path) for read in reads for path in read.data_source.paths}
-    return {file_key(file) for file in files if may_be_below(file, root)} - shown or None
-
-
-def _is_view(read: Any, spark: SparkSession) -> bool:  # noqa: ANN401
-    if not read.HasField("named_table"):
-        return False
-    entry = catalog_entry(spark, parse_name(read.named_table.unparsed_identifier))
-    return entry is not None and entry.is_temporary
-
-
-def _without_escapes(path: str) -> str:
-    return without_file_scheme(re.sub(r"\\(.)", r"\1", path))
 
 
 def follows_table(frame: DataFrame, table: Table, snapshot: Snapshot) -> bool:
@@ -231,16 +198,11 @@ def _tables_of_connect_plan(frame: DataFrame) -> Iterator[str]:
 
 def _reads_of_connect_plan(frame: DataFrame) -> Iterator[Any]:
     """Yield what a frame over Connect reads, in subqueries and in queries of SQL over frames, too."""
-    return (message for message in _messages_of_connect_plan(frame) if message.DESCRIPTOR.full_name == _READ)
-
-
-def _messages_of_connect_plan(frame: DataFrame) -> Iterator[Any]:
-    """Yield the reads and the queries of SQL in a plan of Connect's client."""
     connect: Any = frame
     messages = [connect._plan.to_proto(connect.sparkSession.client)]
     while messages:
         message = messages.pop()
-        if message.DESCRIPTOR.full_name in (_READ, _SQL):
+        if message.DESCRIPTOR.full_name == "spark.connect.Read":
             yield message
         for field, value in message.ListFields():
             if field.message_type is not None and not field.message_type.GetOptions().map_entry:

@@ -32,7 +32,9 @@ _CORRECTED = re.compile(
     re.IGNORECASE,
 )
 # FileMetaData
-_ROWS, _GROUPS, _METADATA, _ORDERS = 3, 4, 5, 7
+_SCHEMA, _ROWS, _GROUPS, _METADATA, _ORDERS = 2, 3, 4, 5, 7
+# SchemaElement, and of groups only
+_CHILDREN = 5
 _FIELDS_OF_FILE = frozenset(range(1, 8))
 # RowGroup
 _COLUMNS, _BYTE_SIZE, _GROUP_ROWS, _GROUP_OFFSET, _COMPRESSED_SIZE, _ORDINAL = 1, 2, 3, 5, 6, 7
@@ -97,6 +99,11 @@ class Footer:
     def rows(self) -> list[int]:
         """The rows of each row group."""
         return [group[_GROUP_ROWS][1] for group in self.content[_GROUPS][1][1]]
+
+    @property
+    def leaves(self) -> int:
+        """The leaves of the schema: what a row group has a chunk of each."""
+        return sum(_CHILDREN not in element for element in self.content[_SCHEMA][1][1])
 
     @property
     def has_plain_chunks(self) -> bool:
@@ -170,6 +177,7 @@ class ChunkFile:
     def __init__(self, stream: Any, form: Footer) -> None:  # noqa: ANN401
         self._stream = stream
         self._form = form.content
+        self._leaves = form.leaves
         self._groups: list[Struct] = []
         self._indexes: list[tuple[Struct, bytes | None, bytes | None]] = []
         self._pending: list[pa.Buffer] = []
@@ -194,6 +202,8 @@ class ChunkFile:
 
     def add(self, rows: int, chunks: list[Chunk]) -> None:
         """Add a row group of chunks for all leaves of the schema."""
+        if len(chunks) != self._leaves:
+            raise ValueError(f"a row group has {len(chunks)} column chunks, and its file {self._leaves} columns")
         first, columns, uncompressed = self._at, list[Struct](), 0
         for chunk in chunks:
             shift = self._at - chunk.start

@@ -8,8 +8,7 @@ from deltamerge.exceptions import ConcurrentAppendException
 from deltamerge.log.actions import AddFile, Metadata, RemoveFile
 from deltamerge.log.commits import read_commit
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.paths import absolute_key
-from deltamerge.scan.table_reads import files_by_views, versions_read
+from deltamerge.scan.table_reads import versions_read
 from deltamerge.spark.table import Table
 from deltamerge.write.table_commits import FilesAmong
 
@@ -30,15 +29,6 @@ def refuse_stale_rows(table: Table, newest: Snapshot, frame: DataFrame, among: F
     Raises:
         StaleRows: The changes would be lost, or done twice.
     """
-    by_views = files_by_views(frame, table) if among is None else None
-    if by_views is not None and by_views != {absolute_key(table, file) for file in newest.files.add_files()}:
-        raise StaleRows(
-            "DELTA_CONCURRENT_APPEND",
-            f"The rows to merge or write come from a temporary view that reads other files of table {table.name} than "
-            f"its version {newest.version} has: the view was made of another version. Make the view again. Nothing was "
-            "committed.",
-            parameters={"tableName": table.name, "version": str(newest.version)},
-        )
     read = min(versions_read(frame, table, newest), default=newest.version)
     for version in range(read + 1, newest.version + 1):
         if _changes_rows(table, version, newest, among):

@@ -42,7 +42,7 @@ from deltamerge.write.definition import (
 from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
 from deltamerge.write.generated_columns import check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
-from deltamerge.write.layout import data_folder
+from deltamerge.write.layout import data_folder, is_data_folder
 from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
 from deltamerge.write.schema_evolution import evolved_definition
@@ -177,7 +177,7 @@ def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefi
 
 def _may_create(table: Table, mode: str) -> bool:
     """Return whether there is a table, and refuse one where none may be, or none where one must be."""
-    exists = table_exists(table.store)
+    exists = table_exists(table.store) or _is_made_meanwhile(table)
     if exists and mode == "create":
         raise DeltaAnalysisException(
             "DELTA_TABLE_ALREADY_EXISTS",
@@ -191,18 +191,21 @@ def _may_create(table: Table, mode: str) -> bool:
             f"Table {table.name} cannot be replaced as it did not exist. Use createOrReplace to make it.",
             parameters={"tableName": table.name},
         )
-    if not exists:
-        _refuse_other_files(table)
     return exists
 
 
-def _refuse_other_files(table: Table) -> None:
-    """Refuse a folder with files that the table would not know, which its VACUUM would delete.
+def _is_made_meanwhile(table: Table) -> bool:
+    """Refuse a folder with files that a new table would not know, which its VACUUM would delete.
 
+    What another writer has left there that was killed, or is writing now, is no such file.
     Delta: CreateDeltaTableCommand.assertPathEmpty.
+
+    Returns:
+        Whether another writer has made the table by now.
     """
-    found = (file.path for file in table.store.list() if not file.path.startswith((".", "_")))
-    first = next(found, None)
+    first = next((file.path for file in table.store.list() if file.size and not _is_of_no_table(file.path)), None)
+    if first is not None and table_exists(table.store):
+        return True
     if first is not None:
         raise DeltaAnalysisException(
             "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
@@ -211,6 +214,12 @@ def _refuse_other_files(table: Table) -> None:
             f"DELTA parquet.`{table.location}`.",
             parameters={"tableId": table.name, "tableLocation": table.location},
         )
+    return False
+
+
+def _is_of_no_table(path: str) -> bool:
+    folder = path.partition("/")[0]
+    return folder.startswith((".", "_")) or is_data_folder(folder)
 
 
 def _default_properties(table: Table) -> dict[str, str]:

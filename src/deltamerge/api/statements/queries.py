@@ -37,9 +37,6 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
         args: The values of parameters, as `SparkSession.sql` takes them.
         given: Frames that the SQL names, by names that are nothing else in it.
     """
-    cached = _cached(sql)
-    if cached is not None:
-        return _cache(tables, cached, args, given)
     if args and travels_by_parameter(sql):
         sql, args = bind_parameters(sql, args), None
     named = _named(tables, sql)
@@ -48,6 +45,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
     frames: dict[str, Any] = {
         f"deltamerge_source_{i}": _frame(tables, r, named, newest) for i, r in enumerate(references)
     }
+    cached = _cached(sql) if frames else None
+    if cached is not None:
+        return _cache(tables, cached, args, given)
     if not frames and not given:
         return tables.spark.sql(sql, args) if args is not None else tables.spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
@@ -72,10 +72,15 @@ def _cached(sql: str) -> _Cached | None:
     tokens = tokenize(sql)
     words = [token.upper for token in tokens]
     begin = 1 if words[:2] == ["CACHE", "TABLE"] else 2 if words[:3] == ["CACHE", "LAZY", "TABLE"] else None
-    queries = [token for token in tokens[3:] if token.depth == 0 and token.upper == "AS"] if begin else []
-    if begin is None or not queries:
+    if begin is None:
         return None
-    at = queries[0].span
+    after = begin + 2
+    if words[after : after + 1] == ["OPTIONS"]:
+        ends = (place for place, token in enumerate(tokens) if token.text == ")" and token.depth == 0)
+        after = next((place for place in ends if place > after), len(tokens)) + 1
+    if words[after : after + 1] != ["AS"]:
+        return None
+    at = tokens[after].span
     return _Cached(sql[: at.start], tokens[begin + 1].name, sql[at.end :])
 
 

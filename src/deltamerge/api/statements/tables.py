@@ -15,7 +15,13 @@ from deltamerge.log.commit_times import as_datetime
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark import columns as F
-from deltamerge.spark.catalog import catalog_entry, delta_location, names_another_catalog, refuse_temporary_view
+from deltamerge.spark.catalog import (
+    catalog_entry,
+    delta_location,
+    names_another_catalog,
+    qualified,
+    refuse_temporary_view,
+)
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.statements.ast import TableName, TimeTravel
@@ -49,9 +55,10 @@ class Tables:
             return None
         return DeltaTable(open_table(self.spark, location, self.options, ".".join(parts)))
 
-    def is_delta_table(self, path: str) -> bool:
-        """Return whether there is a Delta table at a path."""
-        return table_exists(open_table(self.spark, path, self.options).store)
+    def is_forgotten(self, parts: Sequence[str], path: str) -> bool:
+        """Return whether there is a Delta table at a path, of whose name the catalog knows nothing."""
+        is_there = table_exists(open_table(self.spark, path, self.options).store)
+        return is_there and catalog_entry(self.spark, qualified(self.spark, parts)) is None
 
     def is_of_another_provider(self, parts: Sequence[str]) -> bool:
         """Return whether a name is one of a table of another provider or catalog, or of a view that is kept."""
