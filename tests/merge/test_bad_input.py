@@ -404,7 +404,7 @@ def test_a_check_on_a_first_column_that_the_insert_omits(spark: SparkSession, tm
         upsert(spark, path, [(9, "x", 1)]).whenNotMatchedInsert(values={"name": "s.name"}).execute()
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_several_source_rows_for_one_target_row(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     with unchanged(path), pytest.raises(MultipleSourceRowsException) as caught:

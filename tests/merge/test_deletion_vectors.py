@@ -274,7 +274,7 @@ def damage_vector(path: str) -> None:
     Path(path, vector).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_two_merges_of_one_file(spark: SparkSession, tmp_path: Path) -> None:
     path = table(spark, tmp_path)
     spark.conf.set("spark.deltamerge.merge.conflictRetries", "0")

@@ -135,6 +135,7 @@ def compare(op: str, column: int, value: int) -> Condition:
     return Operation(op, (Column(column, "whole"), Constant(value, "whole")))
 
 
+@pytest.mark.slow
 def test_positions_over_row_groups_and_files(tmp_path: Path) -> None:
     files = [write(tmp_path / "a", 70_000, row_group_size=999), write(tmp_path / "b", 50, start=70_000)]
     keys = keys_of([(3, "n3"), (33, "other"), (66_662, "n66662"), (70_001, "n70001"), (7, "n7")])

@@ -124,7 +124,7 @@ def casting(spark: SparkSession, path: str, *texts: str) -> DeltaMergeBuilder:
     return DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = CAST(s.text AS BIGINT)")
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 def test_a_key_that_cannot_be_computed_fails_the_merge(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     with pytest.raises(NumberFormatException, match="'ten'"):

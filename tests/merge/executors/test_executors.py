@@ -243,7 +243,7 @@ def test_a_random_value_is_computed_once(spark: SparkSession, tmp_path: Path) ->
     assert after == {1: table[1], 9: table[9]}
 
 
-@pytest.mark.quick
+@pytest.mark.sessions
 @pytest.mark.parametrize(
     ("executor", "properties"),
     [

@@ -18,7 +18,7 @@ from merge.tables import EXECUTOR, VECTORS, claim_rows, frame, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.sessions
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 
