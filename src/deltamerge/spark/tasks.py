@@ -19,6 +19,7 @@ from deltamerge.spark.held_settings import IN_TASKS, session_settings
 from deltamerge.spark.nested_types import as_nullable, inner_types
 from deltamerge.spark.session import SPARK_ERRORS, empty_frame, is_connect
 from deltamerge.sql.names import quote
+from deltamerge.workers.files import SHARED
 from deltamerge.workers.first_contact import StoreNotOpened
 
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -135,6 +136,7 @@ def _run_in_driver(
                     report(next(counted) + 1, len(rows))
         return found
 
-    with ThreadPoolExecutor(threads) as pool:
+    # One thread has all cores for the columns of its files.
+    with ThreadPoolExecutor(threads, SHARED if threads > 1 else "") as pool:
         done = list(pool.map(run_part, parts))
     return [batch for batches in done for batch in batches]

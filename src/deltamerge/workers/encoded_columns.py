@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltamerge.workers.files import column_threads
 from deltamerge.workers.parquet_footer import Chunk, footer_of
 from deltamerge.workers.table_columns import leaves_of
 
@@ -19,7 +20,7 @@ _LEAST_BYTES = 1 << 20
 
 
 def encoded_columns(rows: pa.Table, form: pa.Schema, options: Mapping[str, Any]) -> dict[str, list[Chunk]]:
-    """Encode columns, in as many threads as PyArrow has: in Spark's tasks these are the task's cores.
+    """Encode columns, in `column_threads`.
 
     Args:
         rows: At most `MOST_ROWS` rows, of some columns of the file.
@@ -29,7 +30,7 @@ def encoded_columns(rows: pa.Table, form: pa.Schema, options: Mapping[str, Any])
     own = pa.schema([form.field(name) for name in rows.column_names])
     if not rows.schema.equals(own):
         raise ValueError(f"rows have the columns {_printed(rows.schema)}, not {_printed(own)} as their file")
-    shares = _shares(rows, pa.cpu_count())
+    shares = _shares(rows, column_threads())
     if len(shares) == 1:
         return _encoded(rows, options)
     with ThreadPoolExecutor(len(shares) - 1) as pool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -288,9 +289,18 @@ class Files:
 LOCAL_FILES = Files()
 
 
+SHARED = "deltamerge-shared"
+"""How the names of threads begin that have the process's cores together, each for files of its own."""
+
+
+def column_threads() -> int:
+    """Return how many threads work on the columns of one file: PyArrow's, which are as many as a task has cores."""
+    return 1 if threading.current_thread().name.startswith(SHARED) else int(pa.cpu_count())
+
+
 def has_threads() -> bool:
-    """Return whether PyArrow may decode columns side by side: it has as many threads as a task has cores."""
-    return bool(pa.cpu_count() > 1)
+    """Return whether PyArrow may decode columns side by side."""
+    return column_threads() > 1
 
 
 def whole(table: pa.Table, rows: int) -> pa.Table:
