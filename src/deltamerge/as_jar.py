@@ -39,7 +39,7 @@ from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, is_default_source
 from deltamerge.spark.session import effective_value, session_identity
 
-_STATE, _TABLE, _FRAME = "_deltamerge_asked", "_deltamerge_table", "_deltamerge_frame"
+_STATE, _TABLE = "_deltamerge_asked", "_deltamerge_table"
 _MARK = "_deltamerge_installed"
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
 _State = TypeVar("_State", Load, Save)
@@ -215,7 +215,7 @@ def _is_served(spark: SparkSession) -> bool:
     identity = session_identity(spark)
     if identity not in _has_jar:
         drop_missing_catalog(spark)
-        _has_jar[identity] = has_source_of_jar(spark)
+        _has_jar[identity] = not _replaces_jars.is_set() and has_source_of_jar(spark)
     return _replaces_jars.is_set() or not _has_jar[identity]
 
 

@@ -24,7 +24,7 @@ from deltamerge.log.history import COLUMNS, read_history
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.changes import changes_frame
-from deltamerge.scan.relation import table_frame
+from deltamerge.scan.relation import newest_frame, table_frame
 from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.catalog import table_location
@@ -233,7 +233,7 @@ class DeltaTable(TableCommands):
             anew. Merges, updates and deletes of this object take its columns
             (``table.toDF()["id"]``) as the table's.
         """
-        frame = table_frame(self.table, self.table.snapshot(), is_newest=True)
+        frame = newest_frame(self.table, self.table.snapshot())
         frame = frame.alias(self._name[-1]) if self._name else frame
         self._frames.append(frame)
         return frame

@@ -36,11 +36,11 @@ def table_frame(
     with session_settings(table.spark, for_reading(table.spark)):
         extra = ScanColumns.beside(schema.names)
         read = snapshot.files if files is None else files
-        newest = NewestRead.of(table, snapshot)
-        marks = newest.mark if is_newest else {}
+        newest = NewestRead.of(table, snapshot) if is_newest else None
+        marks = {} if newest is None else newest.mark
         frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True, marks=marks)
     rows = frame.select(*(_described(field) for field in schema.fields))
-    return tagged(rows, newest) if is_newest else rows
+    return rows if newest is None else tagged(rows, newest)
 
 
 def newest_frame(table: Table, snapshot: Snapshot) -> DataFrame:

@@ -22,12 +22,14 @@ def run_describe_history(tables: Tables, statement: ast.DescribeHistory, _: str)
 
 def run_describe_detail(tables: Tables, statement: ast.DescribeDetail, _: str) -> DataFrame:
     found = tables.find(statement.table)
-    if found is None and not statement.table.path:
-        entry = catalog_entry(tables.spark, statement.table.parts)
-        if entry is not None and entry.location is not None:
-            # As delta-spark: scripts ask so whether a table is one of Delta's.
-            return other_detail(tables.spark, entry.provider, quote_name(statement.table.parts), entry.location)
-    return tables.open(statement.table).detail()
+    if found is not None:
+        return found.detail()
+    parts = statement.table.parts
+    entry = catalog_entry(tables.spark, parts)
+    if entry is None or entry.location is None:
+        return tables.open(statement.table).detail()
+    # As delta-spark: scripts ask so whether a table is one of Delta's.
+    return other_detail(tables.spark, entry.provider, quote_name(parts), entry.location)
 
 
 def run_describe(tables: Tables, found: DeltaTable, statement: ast.DescribeTable) -> DataFrame:
