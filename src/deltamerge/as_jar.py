@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
 from pyspark.sql.session import SparkSession as PySparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from deltamerge.api.arguments import condition_of
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.load_frame import Load, load_path, load_table
+from deltamerge.api.merge_writer import MergeIntoWriter
 from deltamerge.api.register import ON_DEMAND, register_source, registered_on_demand
 from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import (
@@ -63,8 +65,8 @@ def install_in_pyspark() -> None:
     - ``spark.sql`` runs Delta's statements by `deltamerge.sql`, also with values between braces.
     - ``spark.read`` and ``spark.table`` return the frames of `DeltaTable.toDF`, `DeltaTable.at` and
       `DeltaTable.changes`.
-    - ``df.write`` takes every save mode, ``partitionBy``, ``saveAsTable`` and ``insertInto``; ``df.writeTo`` all of its
-      calls.
+    - ``df.write`` takes every save mode, ``partitionBy``, ``saveAsTable`` and ``insertInto``; ``df.writeTo`` and
+      ``df.mergeInto`` all of their calls.
     - A session gets the source of `deltamerge.register` as soon as a stream or the catalog needs it; a stream takes the
       settings that the session has when it begins.
     - ``spark.sql.catalog.spark_catalog`` is unset if it names delta-spark's class and there is no such class.
@@ -123,6 +125,7 @@ class _Classes:
     """PySpark's classes, of classic Spark or of Connect."""
 
     session: Any
+    frame: Any
     reader: Any
     writer: Any
     writer_v2: Any
@@ -132,17 +135,25 @@ class _Classes:
 
 def _classes() -> list[_Classes]:
     classic = _Classes(
-        PySparkSession, DataFrameReader, DataFrameWriter, DataFrameWriterV2, DataStreamReader, DataStreamWriter
+        PySparkSession,
+        ClassicDataFrame,
+        DataFrameReader,
+        DataFrameWriter,
+        DataFrameWriterV2,
+        DataStreamReader,
+        DataStreamWriter,
     )
     try:
-        session, batch, streams = (
-            import_module(f"pyspark.sql.connect.{name}") for name in ("session", "readwriter", "streaming.readwriter")
+        session, frames, batch, streams = (
+            import_module(f"pyspark.sql.connect.{name}")
+            for name in ("session", "dataframe", "readwriter", "streaming.readwriter")
         )
     except ImportError:
         # Without Connect's packages.
         return [classic]
     connect = _Classes(
         session.SparkSession,
+        frames.DataFrame,
         batch.DataFrameReader,
         batch.DataFrameWriter,
         batch.DataFrameWriterV2,
@@ -156,6 +167,7 @@ def _install(found: _Classes) -> None:
     _replace(found.session, "sql", _sql)
     _replace(found.session, "table", _session_table)
     _replace(found.session.Builder, "getOrCreate", _get_or_create)
+    _replace(found.frame, "mergeInto", _merge_into)
     recorded = {
         (found.reader, Load): ("format", "option", "options", "schema"),
         (found.writer, Save): ("format", "mode", "partitionBy", "option", "options", "clusterBy"),
@@ -364,6 +376,11 @@ def _insert_into(original: _Original, self: Any, /, tableName: str, overwrite: b
 
 def _table_of(spark: SparkSession, name: str) -> DeltaTable | None:
     return find_table(spark, name) if _is_served(spark) else None
+
+
+def _merge_into(original: _Original, self: DataFrame, /, table: str, condition: Column) -> Any:  # noqa: ANN401
+    found = _table_of(self.sparkSession, table)
+    return original(self, table, condition) if found is None else MergeIntoWriter(self, found, table, condition)
 
 
 def _keep_name(original: _Original, self: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401

@@ -111,6 +111,34 @@ def test_options_of_files_are_those_of_named_tables_too(installed: SparkSession,
         installed.sql("DROP TABLE IF EXISTS files_saved")
 
 
+def test_merge_into(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(4).selectExpr("id", "id AS v").write.format("delta").save(path)
+    source = spark.sql("SELECT * FROM VALUES (2L, 20L, 'a'), (3L, 30L, 'b'), (9L, 90L, 'c') AS s(id, v, n)").alias("s")
+    try:
+        spark.sql(f"CREATE TABLE merged_into USING delta LOCATION '{path}'")
+        merge = source.mergeInto("default.merged_into", F.col("merged_into.id") == F.col("s.id"))
+        merge.whenMatched(F.col("s.id") == 2).update({"v": F.col("merged_into.v") + F.col("s.v")})
+        merge.whenMatched().delete().whenNotMatched(F.col("s.v") > 0).insertAll()
+        by_source = merge.whenNotMatchedBySource(F.col("merged_into.id") == 0)
+        by_source.update({"v": F.lit(-1)}).withSchemaEvolution().merge()
+        assert spark.table("merged_into").columns == ["id", "v", "n"]
+        assert rows(spark.table("merged_into").drop("n")) == [(0, -1), (1, 1), (2, 22), (9, 90)]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS merged_into")
+    merge = source.mergeInto(f"delta.`{path}`", F.expr(f"delta.`{path}`.id = s.id"))
+    with pytest.raises(DeltaAnalysisException, match="DELTA_MERGE_MISSING_WHEN"):
+        merge.merge()
+    with pytest.raises(DeltaAnalysisException, match="whenNotMatchedBySource"):
+        merge.whenNotMatchedBySource().updateAll()
+    merge.whenMatched().updateAll().whenNotMatched().insert({"id": F.col("s.id")})
+    merge.whenNotMatchedBySource().delete().merge()
+    found = spark.read.format("delta").load(path).sort("id")
+    assert list(map(tuple, found.collect())) == [(2, 20, "a"), (3, None, None), (9, 90, "c")]
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        source.mergeInto("not_there", F.expr("true")).whenMatched().delete().merge()
+
+
 def zipped(path: str) -> list[str]:
     files = DeltaRs(path).file_uris()
     assert all(".gz." in file for file in files)
