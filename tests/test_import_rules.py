@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sqlstates",),
     ("exceptions", "version"),
     ("workers",),
-    ("spark.config", "merge.planning.plan", "merge.planning.limits"),
+    ("spark.config", "merge.plan", "merge.limits"),
     ("merge.outcome",),
     ("storage",),
     ("log",),
@@ -32,8 +32,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("merge.planning",),
     ("merge.executors",),
     ("merge.result",),
-    ("merge.command", "merge.execute_plan", "merge.preparation"),
-    ("merge.run_merge", "merge.explain", "merge"),
+    ("merge.begin", "merge.command", "merge.execute_plan", "merge.preparation", "merge.reruns"),
+    ("merge.explain", "merge"),
     ("commands",),
     ("data_source",),
     ("render",),
@@ -80,7 +80,7 @@ WITHOUT_SPARK = (
     "sql",
     "render",
     "merge.outcome",
-    "merge.planning.plan",
+    "merge.plan",
     "spark.config",
 )
 """Rooms that import no PySpark, but for the types in their signatures."""
@@ -195,7 +195,7 @@ def test_renderings_know_of_the_merge_only_its_outcome() -> None:
             if is_in(found.importer, "render")
             and found.imported.startswith("deltamerge.")
             and not found.imported.startswith("deltamerge.render.")
-            and found.imported not in ("deltamerge.merge.outcome", "deltamerge.merge.planning.plan")
+            and found.imported not in ("deltamerge.merge.outcome", "deltamerge.merge.plan")
         ]
     )
 

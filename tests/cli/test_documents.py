@@ -12,8 +12,8 @@ import pytest
 
 from deltamerge import DeltaTable, exceptions, write_delta
 from deltamerge.cli.failures import ExitCode
+from deltamerge.merge.plan import PLAN_NAMES
 from deltamerge.merge.planning import changed_rows, sources, unchanged_rows
-from deltamerge.merge.planning.plan import PLAN_NAMES
 from deltamerge.spark.config import KEYS, PREFIX, AutoCompactConf, CommandConf, MergeConf
 
 if TYPE_CHECKING:

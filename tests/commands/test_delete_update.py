@@ -178,7 +178,7 @@ def test_conflicts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Monk
         write_delta(part, path, mode="append")
         return commit(*arguments)
 
-    monkeypatch.setattr("deltamerge.merge.run_merge.commit_merge", after_an_append)
+    monkeypatch.setattr("deltamerge.merge.command.commit_merge", after_an_append)
     try:
         DeltaTable.forPath(spark, path).delete("id < 10")
         with pytest.raises(ConcurrentAppendException, match=r"this transaction \(UPDATE\)"):

@@ -17,7 +17,7 @@ from deltamerge.exceptions import (
     DeltaIllegalArgumentException,
     InvariantViolationException,
 )
-from deltamerge.merge import run_merge
+from deltamerge.merge import command as merge_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def test_what_follows_the_commit_does_not_take_its_files(
     def broken(*_: object) -> None:
         raise RuntimeError("the session has ended")
 
-    monkeypatch.setattr(run_merge, "reset_transaction", broken)
+    monkeypatch.setattr(merge_command, "reset_transaction", broken)
     with pytest.raises(RuntimeError, match="has ended"):
         replace(spark, path, "id >= 7", NEW)
     assert rows(spark, path) == AFTER

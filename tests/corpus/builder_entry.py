@@ -102,7 +102,7 @@ def builder_calls(statement: str) -> Calls:
         path=parsed.target.path,
         target_alias=parsed.target_alias,
         source=f"SELECT * FROM {source.sql}",
-        source_alias=source.alias or (source.name[-1] if source.kind == "name" else None),
+        source_alias=source.alias or (source.name[-1] if source.name and source.path is None else None),
         condition=parsed.condition.text,
         clauses=tuple(_call(clause) for clause in parsed.clauses),
         evolves=parsed.schema_evolution,

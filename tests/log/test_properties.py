@@ -39,6 +39,6 @@ def test_no_intervals(text: str) -> None:
 
 def test_defaults() -> None:
     assert interval_ms(Metadata("id"), "delta.x", "interval 1 day") == DAY
-    assert is_enabled(Metadata("id"), "delta.x", True)
-    assert not is_enabled(Metadata("id", configuration={"delta.x": "False"}), "delta.x", True)
-    assert is_enabled(Metadata("id", configuration={"delta.x": "what"}), "delta.x", True)
+    assert is_enabled({}, "delta.x", default=True)
+    assert not is_enabled({"delta.x": "False"}, "delta.x", default=True)
+    assert is_enabled({"delta.x": "what"}, "delta.x", default=True)

@@ -95,3 +95,16 @@ def test_no_schema_means_no_columns() -> None:
 def test_damaged_schema(text: str) -> None:
     with pytest.raises(DeltaLogCorruptException, match="schema"):
         parse_schema(text)
+
+
+def test_types_of_applications_are_kept() -> None:
+    """A column of Spark ML's vectors, as delta-spark writes it."""
+    vector = {
+        "type": "udt",
+        "class": "org.apache.spark.ml.linalg.VectorUDT",
+        "sqlType": {"type": "struct", "fields": []},
+    }
+    content = {"type": "struct", "fields": [{"name": "v", "type": vector, "nullable": True, "metadata": {}}]}
+    schema = parse_schema(json.dumps(content))
+    assert json.loads(schema_to_json(schema)) == content
+    assert simple_string(schema) == "struct<v:org.apache.spark.ml.linalg.VectorUDT>"

@@ -202,6 +202,16 @@ def test_a_checkpoint_that_says_something_else(tmp_path: Path) -> None:
         load_snapshot(snapshot.store)
 
 
+def test_transactions_that_a_checkpoint_left_out(tmp_path: Path) -> None:
+    """They had expired when it was written; the property by which they did is gone since."""
+    first = create(tmp_path, setTransactionRetentionDuration="interval 1 hour")
+    snapshot = commit(prepare(first, SetTransaction("app", 3, last_updated=1)), clock).snapshot
+    write_checkpoint(snapshot, clock())
+    snapshot = commit(prepare(snapshot, metadata()), clock).snapshot
+    assert recorded(snapshot)["setTransactions"]
+    assert not load_snapshot(snapshot.store).set_transactions
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"tableSizeBytes":"x","numFiles":1}', b'{"numFiles":1}']
 )

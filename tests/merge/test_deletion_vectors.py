@@ -17,7 +17,7 @@ from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaConcurrentModificationException, DeltaRuntimeException
 from deltamerge.log.actions import DeletionVectorDescriptor
 from deltamerge.log.features.deletion_vectors import read_deletion_vectors, vector_path, z85_encode
-from deltamerge.merge.planning.limits import Limits
+from deltamerge.merge.limits import Limits
 from deltamerge.storage.local_store import LocalStore
 
 from .tables import (

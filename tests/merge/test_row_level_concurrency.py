@@ -183,7 +183,7 @@ def test_a_statement_without_a_source_that_loses(
             return commit_merge(*arguments)
 
         ran.clear()
-        monkeypatch.setattr("deltamerge.merge.run_merge.commit_merge", commit_after)
+        monkeypatch.setattr("deltamerge.merge.command.commit_merge", commit_after)
 
     after(upsert(spark, path, (1, 1), (30, 1)).execute)
     target.update("id = 2", {"v": "2"})

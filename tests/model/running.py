@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from deltamerge import DeltaMergeBuilder, DeltaTable, MergeReport, merge_sql
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
 from deltamerge.merge.command import MergeIntoCommand
-from deltamerge.merge.planning.plan import Alternative, MergePlan
-from deltamerge.merge.run_merge import run_merge
+from deltamerge.merge.plan import Alternative, MergePlan
 
 from .language import Row
 from .merge_model import Clause
@@ -135,7 +134,7 @@ def run(spark: SparkSession, example: Example, witness: Witness, made: str, path
         merge = _with_clause(merge, clause)
     command = MergeIntoCommand(merge.table, merge.statement, ruled_out=wanted.ruled_out)
     try:
-        report = MergeReport(run_merge(command))
+        report = MergeReport(command.run())
     except DeltaAnalysisException as error:
         if error.getCondition() != "DELTAMERGE_EXECUTOR_NOT_AVAILABLE":
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deltamerge.merge.outcome import ClauseForecast, MergeExplanation, MergeForecast
-from deltamerge.merge.planning.plan import Alternative, Decision, MergePlan
+from deltamerge.merge.plan import Alternative, Decision, MergePlan
 
 from .outcomes import STATEMENT, UPSERT
 

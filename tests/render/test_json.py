@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deltamerge.render.json import to_dict, to_json
+from deltamerge.render.printable import to_dict, to_json
 
 from .outcomes import ALL, ALREADY_COMMITTED, ODD, UPSERT
 

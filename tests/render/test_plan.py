@@ -10,9 +10,8 @@ import pytest
 from rich.console import Console
 
 from deltamerge.render.html import to_html
-from deltamerge.render.json import to_dict, to_json
 from deltamerge.render.plan_view import plan_view
-from deltamerge.render.printable import printable
+from deltamerge.render.printable import printable, to_dict, to_json
 from deltamerge.render.terminal import render_terminal, to_text
 
 from .explanations import (

@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from deltamerge.skipping.collect_statistics import parquet_statistics
+from deltamerge.skipping.collect_statistics import count_nulls, parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
-from deltamerge.skipping.nulls import count_nulls
 from deltamerge.workers.thrift_compact import BINARY, I64, read_struct, write_struct
 
 LONG = PrimitiveType("long")

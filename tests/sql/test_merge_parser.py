@@ -56,7 +56,7 @@ def test_a_whole_statement() -> None:
     assert merge.ctes == "WITH a AS (SELECT 1), b(x) AS (SELECT * FROM a)"
     assert merge.schema_evolution
     assert (merge.target.parts, merge.target.path, merge.target_alias) == (("cat", "db", "my tbl"), None, "t")
-    assert (merge.source.kind, merge.source.sql, merge.source.alias) == ("query", "(SELECT * FROM b)", "s")
+    assert (merge.source.sql, merge.source.alias) == ("(SELECT * FROM b)", "s")
     assert merge.condition.text == "t.id = s.id AND t.p IN (1, 2)"
     assert [clause.kind for clause in merge.clauses] == [
         "not_matched_by_source",
@@ -106,36 +106,35 @@ def test_targets(target: str, name: tuple[str, ...], path: str | None, alias: st
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("src", {"kind": "name", "sql": "src", "name": ("src",), "alias": None}),
-        ("a.b.`c d` AS s", {"kind": "name", "sql": "a.b.`c d`", "name": ("a", "b", "c d"), "alias": "s"}),
-        ("parquet.`/p q` s", {"kind": "path", "format": "parquet", "path": "/p q", "alias": "s"}),
-        ("Delta.`/p@v3`", {"kind": "path", "format": "delta", "path": "/p@v3", "alias": None}),
-        ("db.`tbl` s", {"kind": "name", "name": ("db", "tbl"), "path": None}),
+        ("src", {"sql": "src", "name": ("src",), "alias": None}),
+        ("a.b.`c d` AS s", {"sql": "a.b.`c d`", "name": ("a", "b", "c d"), "alias": "s"}),
+        ("parquet.`/p q` s", {"format": "parquet", "path": "/p q", "alias": "s"}),
+        ("Delta.`/p@v3`", {"format": "delta", "path": "/p@v3", "alias": None}),
+        ("db.`tbl` s", {"name": ("db", "tbl"), "path": None}),
         (
             "delta.`/p` VERSION AS OF 3 s",
             {
-                "kind": "path",
                 "path": "/p",
                 "version": "3",
                 "alias": "s",
                 "sql": "delta.`/p` VERSION AS OF 3",
             },
         ),
-        ("tbl FOR VERSION AS OF '7' AS s", {"kind": "name", "version": "7", "alias": "s"}),
+        ("tbl FOR VERSION AS OF '7' AS s", {"version": "7", "alias": "s"}),
         ("tbl FOR SYSTEM_VERSION AS OF 12", {"version": "12", "alias": None}),
-        ("(SELECT 1 AS id) s", {"kind": "query", "sql": "(SELECT 1 AS id)", "alias": "s"}),
-        ("( ( SELECT 1 ) UNION SELECT 2 )", {"kind": "query", "alias": None}),
+        ("(SELECT 1 AS id) s", {"sql": "(SELECT 1 AS id)", "alias": "s"}),
+        ("( ( SELECT 1 ) UNION SELECT 2 )", {"alias": None}),
         (
             "VALUES (1, 'a'), (2, 'b') AS s(id, v)",
-            {"kind": "relation", "sql": "VALUES (1, 'a'), (2, 'b') AS s(id, v)", "alias": "s"},
+            {"sql": "VALUES (1, 'a'), (2, 'b') AS s(id, v)", "alias": "s"},
         ),
-        ("VALUES 1, 2 + 3", {"kind": "relation", "sql": "VALUES 1, 2 + 3", "alias": None}),
-        ("range(10) s", {"kind": "relation", "sql": "range(10)", "alias": "s"}),
-        ("range(0, 10) AS s (id)", {"kind": "relation", "sql": "range(0, 10) AS s (id)", "alias": "s"}),
-        ("values v", {"kind": "relation"}),
-        ("timestamp s", {"kind": "name", "alias": "s"}),
-        ("src timestamp", {"kind": "name", "alias": "timestamp"}),
-        ("IDENTIFIER('a.b') s", {"kind": "name", "name": ("a", "b"), "alias": "s"}),
+        ("VALUES 1, 2 + 3", {"sql": "VALUES 1, 2 + 3", "alias": None}),
+        ("range(10) s", {"sql": "range(10)", "alias": "s"}),
+        ("range(0, 10) AS s (id)", {"sql": "range(0, 10) AS s (id)", "alias": "s"}),
+        ("values v", {"sql": "values v", "name": ()}),
+        ("timestamp s", {"alias": "s"}),
+        ("src timestamp", {"alias": "timestamp"}),
+        ("IDENTIFIER('a.b') s", {"name": ("a", "b"), "alias": "s"}),
     ],
 )
 def test_sources(source: str, expected: dict[str, Any]) -> None:

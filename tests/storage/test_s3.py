@@ -184,7 +184,7 @@ def test_a_merge_that_fails_leaves_nothing(spark: SparkSession, s3: S3, monkeypa
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError("the disk of the world is full")
 
-    monkeypatch.setattr("deltamerge.merge.run_merge.commit_merge", refuse)
+    monkeypatch.setattr("deltamerge.merge.command.commit_merge", refuse)
     with pytest.raises(OSError, match="full"):
         merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().run()
     assert s3.objects("fails") == before

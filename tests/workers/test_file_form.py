@@ -17,7 +17,7 @@ from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.parquet_patch import AS_IT_WAS, FileForm, patch_file
 from deltamerge.workers.row_blocks import Blocks, blocks_of_rows
 from deltamerge.workers.row_tracking import HiddenColumns, Origin
-from deltamerge.workers.widening import can_widen
+from deltamerge.workers.table_columns import can_widen
 
 HIDDEN = HiddenColumns("_id", "_version")
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"

@@ -11,7 +11,6 @@ import pytest
 
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.workers.partition_names import partition_strings, without_empty
-from deltamerge.workers.row_batches import batch_of_rows
 from deltamerge.workers.table_columns import (
     Part,
     Shape,
@@ -24,6 +23,7 @@ from deltamerge.workers.table_columns import (
     shape_of,
     shaped,
 )
+from deltamerge.workers.table_files import batch_of_rows
 
 INNER = pa.struct([("x", pa.int64()), ("new", pa.string())])
 RENAMED = Shape(INNER, (Part("col-1", Shape(pa.int64())), Part("col-2", Shape(pa.string()))))

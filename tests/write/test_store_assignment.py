@@ -74,6 +74,7 @@ VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         (*NUMBERS, "BINARY", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
     ),
+    "DECIMAL(20,10)": (("0", "0.0000001", "-0.000000123", "0.000001", "-0.00000099", "12.5"), ("STRING",)),
     "BOOLEAN": (("true", "false"), (*NUMBERS, "STRING", "TIMESTAMP")),
     "DATE": (("'2020-01-01'", "'1970-01-01'"), (*NUMBERS, "STRING", "BOOLEAN", "TIMESTAMP", "TIMESTAMP_NTZ")),
     "TIMESTAMP": (

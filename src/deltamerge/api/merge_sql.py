@@ -16,7 +16,8 @@ from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.command import Begun, MergeIntoCommand, begin
+from deltamerge.merge.begin import Begun, begin
+from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.explain import explain_merge
 from deltamerge.merge.outcome import Progress
 from deltamerge.merge.statement import MergeStatement

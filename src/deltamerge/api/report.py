@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.merge.outcome import ClauseOutcome, MergeExplanation, MergeForecast, MergeOutcome, StepTiming
-from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.merge.plan import MergePlan
 from deltamerge.render.html import to_html, to_page
-from deltamerge.render.json import to_dict, to_json
+from deltamerge.render.printable import to_dict, to_json
 from deltamerge.render.terminal import render_terminal, to_text
 
 

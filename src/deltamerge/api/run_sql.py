@@ -12,7 +12,6 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements import maintenance
-from deltamerge.api.statements.alterations import run_alter
 from deltamerge.api.statements.changes import run_delete, run_insert, run_merge_rows, run_truncate, run_update
 from deltamerge.api.statements.creation import (
     run_clone,
@@ -29,6 +28,7 @@ from deltamerge.api.statements.descriptions import (
     run_show_columns,
     run_show_properties,
 )
+from deltamerge.api.statements.maintenance import run_alter
 from deltamerge.api.statements.queries import query_frame, reads_tables
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException

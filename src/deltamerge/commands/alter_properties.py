@@ -23,6 +23,7 @@ from deltamerge.log.features.column_mapping import (
     with_own_names,
 )
 from deltamerge.log.features.row_tracking import with_column_names
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.relation import table_frame
@@ -111,8 +112,8 @@ def _refuse_column_ids(keys: Iterable[str]) -> None:
 
 
 def _turns_on_row_ids(snapshot: Snapshot, properties: Mapping[str, str]) -> bool:
-    is_on = snapshot.metadata.configuration.get(_ROW_TRACKING, "").lower() == "true"
-    return not is_on and properties.get(_ROW_TRACKING, "").lower() == "true"
+    is_on = is_enabled(snapshot.metadata.configuration, _ROW_TRACKING)
+    return not is_on and is_enabled(properties, _ROW_TRACKING)
 
 
 def unset_properties(table: Table, keys: Sequence[str]) -> None:

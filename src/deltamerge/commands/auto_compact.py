@@ -12,10 +12,10 @@ from dataclasses import replace
 from deltamerge.commands.optimize import compact
 from deltamerge.commands.rewriting import by_partition
 from deltamerge.log.actions import AddFile
+from deltamerge.log.properties import is_enabled
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import MergeOutcome, Progress
-from deltamerge.merge.run_merge import run_merge
 from deltamerge.spark.config import AutoCompactConf, CommandConf
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
@@ -32,7 +32,7 @@ def merge_and_compact(
     *,
     on_commit: Callable[[MergeChanges, int], None] = lambda _, __: None,
 ) -> MergeOutcome:
-    """Run a merge as `run_merge` does, then compact what it wrote where that is asked for."""
+    """Run a merge, then compact what it wrote where that is asked for."""
     committed: list[MergeChanges] = []
 
     def noted(changes: MergeChanges, version: int) -> None:
@@ -40,7 +40,7 @@ def merge_and_compact(
         on_commit(changes, version)
 
     compact_after = auto_compaction(command.table)
-    outcome = run_merge(command, progress, on_commit=noted)
+    outcome = command.run(progress, on_commit=noted)
     for changes in committed:
         appended = () if changes.appended is None else changes.appended.written.files
         compact_after(changes.execution.metadata.configuration, (*changes.written.files, *appended))
@@ -59,7 +59,7 @@ def auto_compaction(table: Table) -> Callable[[Mapping[str, str], Sequence[AddFi
     conf = session_conf(table.spark, AutoCompactConf)
 
     def compact_after(configuration: Mapping[str, str], added: Sequence[AddFile]) -> None:
-        asked = any(configuration.get(name, "").lower() == "true" for name in PROPERTIES)
+        asked = any(is_enabled(configuration, name) for name in PROPERTIES)
         if not added or not (asked if conf.enabled is None else conf.enabled):
             return
         try:

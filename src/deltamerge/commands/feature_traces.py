@@ -112,7 +112,7 @@ def _has_no_constraints(snapshot: Snapshot) -> bool:
 def _remove_commit_timestamps(table: Table) -> bool:
     metadata = table.snapshot().metadata
     since = [key for key in _ICT_SINCE if key in metadata.configuration]
-    enabled = [_ICT] if is_enabled(metadata, _ICT, default=False) else []
+    enabled = [_ICT] if is_enabled(metadata.configuration, _ICT) else []
     if since or enabled:
         unset(table, since, disabled=enabled)
     return bool(since or enabled)
@@ -120,11 +120,11 @@ def _remove_commit_timestamps(table: Table) -> bool:
 
 def _has_no_commit_timestamps(snapshot: Snapshot) -> bool:
     has_since = any(key in snapshot.metadata.configuration for key in _ICT_SINCE)
-    return not has_since and not is_enabled(snapshot.metadata, _ICT, default=False)
+    return not has_since and not is_enabled(snapshot.metadata.configuration, _ICT)
 
 
 def _has_no_vectors(snapshot: Snapshot) -> bool:
-    writes = is_enabled(snapshot.metadata, _VECTORS, default=False)
+    writes = is_enabled(snapshot.metadata.configuration, _VECTORS)
     return not writes and all(file.deletion_vector is None for file in snapshot.files.add_files())
 
 
@@ -154,7 +154,7 @@ def _add_tombstones_of_vectors(table: Table) -> None:
 
 def _uses_vectors(action: Action) -> bool:
     if isinstance(action, Metadata):
-        return is_enabled(action, _VECTORS, default=False)
+        return is_enabled(action.configuration, _VECTORS)
     return isinstance(action, (AddFile, RemoveFile)) and action.deletion_vector is not None
 
 
@@ -205,7 +205,7 @@ def _has_type_changes(metadata: Metadata) -> bool:
 
 
 def _is_not_widened(snapshot: Snapshot) -> bool:
-    return not is_enabled(snapshot.metadata, WIDENING, default=False) and not _has_type_changes(snapshot.metadata)
+    return not is_enabled(snapshot.metadata.configuration, WIDENING) and not _has_type_changes(snapshot.metadata)
 
 
 def _remove_widening(table: Table) -> bool:
@@ -251,7 +251,7 @@ def _remove_v2_policy(table: Table) -> bool:
 
 def _has_no_row_ids(snapshot: Snapshot) -> bool:
     metadata = snapshot.metadata
-    if is_enabled(metadata, ENABLED, default=False) or not is_enabled(metadata, SUSPENDED, default=False):
+    if is_enabled(metadata.configuration, ENABLED) or not is_enabled(metadata.configuration, SUSPENDED):
         return False
     return not any(map(_has_row_ids, snapshot.files.add_files()))
 

@@ -27,8 +27,8 @@ from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import did_you_mean, shown_name
 from deltamerge.txn.transaction import now_ms
-from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import target_file_size
+from deltamerge.write.stored_schema import schema_to_write
 
 
 @dataclass(frozen=True)

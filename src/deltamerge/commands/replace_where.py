@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 
 from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.commands.delete_update import delete_statement
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.analysis_errors import own_error
 from deltamerge.merge.command import MergeIntoCommand
@@ -52,7 +53,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     refuse_stale_rows(table, snapshot, frame)
     definition = written_definition(snapshot, table.name, asked, frame.schema, merge_conf(table.spark))
     folder = data_folder(definition.properties)
-    has_feed = snapshot.metadata.configuration.get("delta.enableChangeDataFeed", "false").lower() == "true"
+    has_feed = is_enabled(snapshot.metadata.configuration, "delta.enableChangeDataFeed")
     with removing_leftovers(table.store, folder) as landed:
         written, schema = write_fitted(
             table, frame, definition, folder, asked.file_options, all_match=condition, with_changes=has_feed

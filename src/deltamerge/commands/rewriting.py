@@ -31,8 +31,8 @@ from deltamerge.sql.names import free_prefix, quote_name
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
-from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder, target_file_size
+from deltamerge.write.stored_schema import schema_to_write
 
 # Of so many bins at a time one job writes the files.
 _BINS_OF_A_JOB = 32

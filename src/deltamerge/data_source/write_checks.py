@@ -19,8 +19,7 @@ from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.file_types import arrow_schema
 from deltamerge.spark.nested_types import all_types, contains, matching_inner_types
 from deltamerge.workers.conditions import Condition, evaluate
-from deltamerge.workers.table_columns import padded
-from deltamerge.workers.widening import can_widen
+from deltamerge.workers.table_columns import can_widen, padded
 from deltamerge.write.align import unknown_fields
 from deltamerge.write.constraints import Check, constraints_of
 from deltamerge.write.defaults import CURRENT_DEFAULT

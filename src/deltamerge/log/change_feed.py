@@ -55,12 +55,12 @@ def check_reserved_names(after: Metadata, before: Metadata | None) -> None:
         DeltaAnalysisException: DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS where the feed would be new, else
             RESERVED_CDC_COLUMNS_ON_WRITE.
     """
-    if not is_enabled(after, ENABLED, False) or after.schema_string is None:
+    if not is_enabled(after.configuration, ENABLED) or after.schema_string is None:
         return
     found = reserved_among(field.name for field in parse_schema(after.schema_string).fields)
     if not found:
         return
-    if before is not None and is_enabled(before, ENABLED, False):
+    if before is not None and is_enabled(before.configuration, ENABLED):
         raise reserved_names(found, DISABLE)
     raise DeltaAnalysisException(
         "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS",
@@ -88,7 +88,7 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
     """
     store = snapshot.store
     begin = load_snapshot(store, first).metadata
-    if not is_enabled(begin, ENABLED, False):
+    if not is_enabled(begin.configuration, ENABLED):
         raise _not_recorded(first, first, last)
     _check_schema(snapshot, begin, first, (first, last))
     times = CommitTimes.of(snapshot, recreatable=False)
@@ -96,7 +96,7 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
     for commit in (_commit(store, version, last) for version in range(first, last + 1)):
         metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
-            if not is_enabled(metadata, ENABLED, False):
+            if not is_enabled(metadata.configuration, ENABLED):
                 raise _not_recorded(commit.version, first, last)
             _check_schema(snapshot, metadata, commit.version, (first, last))
         found += changed_files(commit, times.of_version(commit.version), store)

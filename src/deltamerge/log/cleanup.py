@@ -36,7 +36,7 @@ def clean_up_expired_log(snapshot: Snapshot, now_ms: int) -> tuple[str, ...]:
     How long commits are kept is ``delta.logRetentionDuration``, whether they are cleaned up at all
     ``delta.enableExpiredLogCleanup``.
     """
-    if not is_enabled(snapshot.metadata, "delta.enableExpiredLogCleanup", True):
+    if not is_enabled(snapshot.metadata.configuration, "delta.enableExpiredLogCleanup", default=True):
         return ()
     retention = interval_ms(snapshot.metadata, "delta.logRetentionDuration", "interval 30 days")
     # Whole days, as delta-spark does: the same files expire all day long, so most calls find none.

@@ -62,15 +62,15 @@ def parse_interval(string: str) -> int:
     return int(total)
 
 
-def is_enabled(metadata: Metadata, key: str, default: bool) -> bool:
+def is_enabled(configuration: Mapping[str, str], key: str, *, default: bool = False) -> bool:
     """Return a property that is true or false; any other value counts as the default."""
-    value = metadata.configuration.get(key, "").lower()
+    value = configuration.get(key, "").lower()
     return value == "true" if value in ("true", "false") else default
 
 
 def has_in_commit_timestamps(metadata: Metadata) -> bool:
     """Return whether a table's commits hold their own timestamps."""
-    return is_enabled(metadata, IN_COMMIT_TIMESTAMPS, False)
+    return is_enabled(metadata.configuration, IN_COMMIT_TIMESTAMPS)
 
 
 def integer(configuration: Mapping[str, str], key: str, default: int) -> int:

@@ -128,7 +128,7 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     unknown = universal_formats(metadata.configuration) | {
         name
         for name in writer_features(protocol) - SUPPORTED_WRITER_FEATURES
-        if name not in IN_USE or is_enabled(metadata, IN_USE[name], False)
+        if name not in IN_USE or is_enabled(metadata.configuration, IN_USE[name])
     }
     if unknown:
         raise _unsupported("WRITE", unknown)

@@ -24,6 +24,13 @@ class PrimitiveType:
 
 
 @dataclass(frozen=True)
+class UserDefinedType(PrimitiveType):
+    """A type of an application, such as the vectors of Spark ML: `name` is its class, `json` what the log has of it."""
+
+    json: str
+
+
+@dataclass(frozen=True)
 class ArrayType:
     element_type: DataType
     contains_null: bool = True
@@ -175,6 +182,8 @@ def _parse(content: JsonValue, depth: int) -> DataType:
     if kind == "map":
         key, value = (_parse(content[name], depth + 1) for name in ("keyType", "valueType"))
         return MapType(key, value, content.get("valueContainsNull", True))
+    if kind == "udt":
+        return UserDefinedType(str(content.get("class") or content["pyClass"]), json.dumps(content, sort_keys=True))
     raise ValueError(f"unknown type {kind!r}")
 
 
@@ -186,6 +195,8 @@ def _parse_field(content: JsonValue, depth: int) -> StructField:
 
 
 def _to_json(data_type: DataType) -> JsonValue:
+    if isinstance(data_type, UserDefinedType):
+        return json.loads(data_type.json)
     if isinstance(data_type, PrimitiveType):
         return data_type.name
     types = {f"{name}Type": _to_json(part) for name, part in parts(data_type)}

@@ -1,50 +1,46 @@
-"""MergeIntoCommand: a merge to run, and what may begin before it runs."""
+"""MergeIntoCommand: one merge from statement to commit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.merge.executors.merge_changes import AppendedRows
-from deltamerge.merge.planning.plan import Alternative
+from deltamerge.merge.analysis.checks import check_schema_since_analysis
+from deltamerge.merge.begin import Begun
+from deltamerge.merge.execute_plan import execute_plan
+from deltamerge.merge.executors.job_errors import translating
+from deltamerge.merge.executors.merge_changes import AppendedRows, MergeChanges
+from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
+from deltamerge.merge.plan import Alternative
+from deltamerge.merge.preparation import prepare
+from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
+from deltamerge.merge.result.after_commit import after_commit
+from deltamerge.merge.result.commit import commit_merge
+from deltamerge.merge.result.report_data import already_committed, outcome_of
+from deltamerge.merge.source.kept import KeptSource
 from deltamerge.merge.statement import MergeStatement
+from deltamerge.merge.steps import Steps
+from deltamerge.scan.read_again import read_again
+from deltamerge.scan.table_reads import follows_table, reads_table, versions_read
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.table import Table
-from deltamerge.storage.store import Store
-from deltamerge.txn.application import ApplicationTransaction, NoTransaction
-from deltamerge.workers.files import Files
+from deltamerge.spark.connectors import refresh_path
+from deltamerge.spark.held_settings import for_merging, session_settings
+from deltamerge.spark.session import errors_not_logged, merge_conf, reset_transaction
+from deltamerge.spark.table import Table, counting_requests
+from deltamerge.storage.object_store import counted
+from deltamerge.storage.stored_file import uri_of
+from deltamerge.txn.application import ApplicationTransaction, NoTransaction, session_transaction
+from deltamerge.txn.transaction import now_ms
+from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.data_files import remove_leftovers, removing_leftovers
+from deltamerge.write.stale_rows import StaleRows, refuse_stale_rows
 
-
-@dataclass(frozen=True)
-class Begun:
-    """A merge whose table is looked at while Spark looks at its source.
-
-    Args:
-        snapshot: Returns the table's newest version as it was then.
-        opened: How tasks open the table's files, with those that were opened; None where they do not.
-    """
-
-    snapshot: Callable[[], Snapshot]
-    opened: Files | None
-
-
-def begin(table: Table) -> Begun:
-    """Begin a merge into a table: load its log, in another thread if the table is remote."""
-    opened = files_of_a_run(table.store)
-    if table.store.is_local:
-        snapshot = table.snapshot()
-        return Begun(lambda: snapshot, opened)
-    pool = ThreadPoolExecutor(1, "deltamerge-log")
-    loading = pool.submit(table.snapshot)
-    pool.shutdown(wait=False)
-    return Begun(loading.result, opened)
-
-
-def files_of_a_run(store: Store) -> Files | None:
-    """Return how tasks open a store's files, with nothing opened yet; None where they do not."""
-    return store.files.for_one_run() if isinstance(store.files, Files) else None
+logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,59 @@ class MergeIntoCommand:
     appended: AppendedRows | None = None
     begun: Begun | None = None
 
+    def run(
+        self,
+        progress: Progress | None = None,
+        *,
+        on_commit: Callable[[MergeChanges, int], None] = lambda _, __: None,
+    ) -> MergeOutcome:
+        """Run the merge; nothing is left behind where it fails. Delta: MergeIntoCommand.run.
+
+        Args:
+            on_commit: Is called with what was found and written, and the version that it made.
+
+        Raises:
+            DeltaAnalysisException: The statement is wrong; nothing was read or written.
+            DeltaIllegalArgumentException: A setting is wrong; nothing was read or written.
+            DeltaTableException: The table cannot be read or written.
+            DeltaRuntimeException: The data is at fault; the table is as it was.
+            DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
+            CommitStateUnknownException: The store did not say whether the commit landed.
+            DeltaRuntimeException: The merge is committed, but `on_commit` failed (DELTA_POST_COMMIT_HOOK_FAILED).
+        """
+        spark = self.table.spark
+        timestamp = now_ms() * 1000 if self.timestamp is None else self.timestamp
+        steps = Steps(spark, progress, self.statement.operation)
+        with session_settings(spark, for_merging(spark)), errors_not_logged(), KeptSource() as kept:
+            conf = self.conf_over(merge_conf(spark))
+            session_transaction(conf)  # Refuses half a transaction before anything is read.
+            started = replace(self, timestamp=timestamp)
+            if counted(self.table.store) is None:
+                started = replace(started, table=counting_requests(self.table))
+            lost: list[LostCommit] = []
+            while True:
+                try:
+                    with translating(self.table.name):
+                        outcome = _run_once(started, conf, steps, kept, on_commit)
+                except StaleRows:
+                    raise
+                except RUN_AGAIN as error:
+                    lost.append(LostCommit.of(error))
+                    is_bound = self.snapshot is not None or not _follows(started)
+                    if len(lost) > conf.conflict_retries or is_bound:
+                        raise (gave_up(error, lost) if len(lost) > 1 else error) from None
+                    started = replace(started, begun=None)
+                    logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
+                else:
+                    return replace(
+                        outcome,
+                        notes=(*outcome.notes, *rerun_notes(lost)),
+                        lost_to=tuple(lost),
+                        requests=counted(started.table.store),
+                    )
+                with steps.step("back_off", "waiting to run again after another writer's commit"):
+                    time.sleep(seconds_to_wait(len(lost), random.random()))
+
     def conf_over(self, session: MergeConf) -> MergeConf:
         """Return the session's settings with what was asked for at the call."""
         conf = session
@@ -87,3 +136,88 @@ class MergeIntoCommand:
         app_id, version = (None, None) if named is None else (named.app_id, named.version)
         # The session's own number is not used up.
         return replace(conf, txn_app_id=app_id, txn_version=version, txn_version_auto_reset=False)
+
+
+def _run_once(
+    command: MergeIntoCommand,
+    conf: MergeConf,
+    steps: Steps,
+    kept: KeptSource,
+    on_commit: Callable[[MergeChanges, int], None],
+) -> MergeOutcome:
+    spark = command.table.spark
+    with steps.step("snapshot", "loading the table's log"):
+        snapshot = command.snapshot or (command.begun or command.table).snapshot()
+        snapshot.check_writable()
+        if not command.statement.has_source:
+            # As delta-spark: also where no row changes.
+            refuse_append_only(snapshot, command.table.name, f"the {command.statement.verb} changes rows")
+        if conf.check_latest_schema_on_read:
+            check_schema_since_analysis(command.table, snapshot)
+    transaction = session_transaction(conf)
+    if transaction is not None and transaction.is_in(snapshot):
+        reset_transaction(spark, conf)
+        return already_committed(command.table, command.statement, snapshot)
+    if command.snapshot is None and command.statement.has_source:
+        command, snapshot = _with_source_of_now(command, snapshot, kept)
+    execution = replace(prepare(command, snapshot, conf, steps), kept=kept)
+    changes = replace(execute_plan(execution), appended=command.appended)
+    store, folder = command.table.store, changes.execution.folder
+    with steps.step("commit", "committing"), removing_leftovers(store, folder):
+        committed = commit_merge(changes)
+        if committed.version is not None and command.appended is not None:
+            command.appended.landed()
+    # Before Spark lists the table's files anew.
+    kept.forget()
+    reset_transaction(spark, conf)
+    changes = committed.changes
+    if committed.version is None:
+        remove_leftovers(store, folder)
+    else:
+        with _only_warning("files in the folder %s that no commit names were not deleted", folder):
+            if not changes.names_files_in_folder:
+                store.delete_folder(folder)
+            elif committed.superseded:
+                store.delete(committed.superseded)
+        with (
+            steps.step("refresh", "refreshing what Spark has cached of the table"),
+            _only_warning("Spark's cache of %s was not refreshed", command.table.name),
+        ):
+            refresh_path(spark, uri_of(store.absolute("")))
+        with after_commit(committed.version, command.table.name):
+            on_commit(changes, committed.version)
+    outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
+    others = committed.reconciled_with
+    return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
+
+
+def _with_source_of_now(
+    command: MergeIntoCommand, snapshot: Snapshot, kept: KeptSource
+) -> tuple[MergeIntoCommand, Snapshot]:
+    """Return the merge with what its source reads of the target as of the version that it merges into, and this."""
+    statement, table = command.statement, command.table
+    read = versions_read(statement.source, table, snapshot)
+    if not read:
+        return command, snapshot
+    if max(read) > snapshot.version:
+        snapshot = table.snapshot_to_write()
+    source = read_again(statement.source, table, snapshot)
+    refuse_stale_rows(table, snapshot, source)
+    if source is not statement.source:
+        kept.forget()
+    return replace(command, statement=replace(statement, source=source)), snapshot
+
+
+def _follows(command: MergeIntoCommand) -> bool:
+    """Return whether the merge can run again on a newer version: its source does not hold rows of an older one."""
+    source, table = command.statement.source, command.table
+    return not reads_table(source, table) or follows_table(source, table, table.snapshot())
+
+
+@contextmanager
+def _only_warning(message: str, *about: object) -> Iterator[None]:
+    """Log a failure after the commit, which must not look like the merge's."""
+    try:
+        yield
+    except Exception:
+        logger.warning(message, *about, exc_info=True)

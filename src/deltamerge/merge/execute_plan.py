@@ -14,7 +14,7 @@ from deltamerge.merge.executors.low_shuffle import execute_low_shuffle
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.whole_files import execute_whole_files
 from deltamerge.merge.output.identity_columns import generated_identities
-from deltamerge.merge.planning.declined import Declined, RowsCompete
+from deltamerge.merge.plan import Declined, RowsCompete
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.merge.source.source import Source, read_source
 from deltamerge.spark.config import MergeConf

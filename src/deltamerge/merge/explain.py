@@ -19,8 +19,8 @@ from deltamerge.merge.executors.written_rows import guarded_rows, table_columns
 from deltamerge.merge.outcome import ClauseForecast, MergeExplanation, MergeForecast, Progress
 from deltamerge.merge.output.frames import Rows, TargetSide, source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
+from deltamerge.merge.plan import Declined
 from deltamerge.merge.planning.advice import conflicts, feature_costs, rows_to_read, warnings
-from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.preparation import prepare
 from deltamerge.merge.source.key_summary import SourceSummary

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from deltamerge.exceptions import DeltaConcurrentModificationException
-from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.merge.plan import MergePlan
 from deltamerge.workers.request_counter import RequestCounts
 
 

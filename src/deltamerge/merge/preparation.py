@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -20,10 +21,10 @@ from deltamerge.merge.analysis.join_keys import types_of_expressions
 from deltamerge.merge.analysis.resolve import resolve
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.analysis.skipped_updates import skipping_unchanged
-from deltamerge.merge.command import MergeIntoCommand, files_of_a_run
+from deltamerge.merge.begin import files_of_a_run
 from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.limits import LIMITS
 from deltamerge.merge.planning.context import PlanningContext, SessionFacts
-from deltamerge.merge.planning.limits import LIMITS
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.source.dedupe import check_dedupe_by, latest_per_key
 from deltamerge.merge.source.key_summary import NO_ROWS
@@ -41,9 +42,12 @@ from deltamerge.storage.store import Store
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.write.constraints import Check, constraints_of
 from deltamerge.write.defaults import default_sql
-from deltamerge.write.inert import schema_to_write
 from deltamerge.write.layout import data_folder
 from deltamerge.write.schema_evolution import evolved_metadata
+from deltamerge.write.stored_schema import schema_to_write
+
+if TYPE_CHECKING:
+    from deltamerge.merge.command import MergeIntoCommand
 
 
 def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, steps: Steps) -> Execution:

@@ -39,7 +39,6 @@ from deltamerge.recipes.changes import (
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
 from deltamerge.recipes.logged_names import OF_TABLE, LoggedNames, check_log_of, logged_names, widen_log
-from deltamerge.recipes.own_merges import run_without_transaction
 from deltamerge.recipes.targets import (
     Target,
     TargetPlace,
@@ -48,6 +47,7 @@ from deltamerge.recipes.targets import (
     names_in,
     place_of_target,
     refuse_in_folder,
+    run_without_transaction,
     type_of_value,
 )
 from deltamerge.recipes.values import loses_part

@@ -12,7 +12,7 @@ from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKey, JoinKeys
-from deltamerge.merge.planning.limits import LIMITS
+from deltamerge.merge.limits import LIMITS
 from deltamerge.merge.planning.target_files import key_histograms, may_match
 from deltamerge.merge.source.rows_at_fault import KEYS, tie_error
 from deltamerge.merge.source.source import numbered_source, summarize_source

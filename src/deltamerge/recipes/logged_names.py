@@ -14,6 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.column_mapping import NONE, physical_name
 from deltamerge.log.features.type_widening import ALWAYS
 from deltamerge.log.features.type_widening import ENABLED as WIDENS
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, in_type
 from deltamerge.recipes.values import keeps_values, loses_part
@@ -221,5 +222,5 @@ def widen_log(log: DeltaTable, events: StructType) -> None:
     plain, wider = (
         evolved_schema(schema, events, names, case_sensitive=False, **how) for how in ({}, {"widening": ALWAYS})
     )
-    if plain != wider and snapshot.metadata.configuration.get(WIDENS, "").lower() != "true":
+    if plain != wider and not is_enabled(snapshot.metadata.configuration, WIDENS):
         set_properties(log.table, {WIDENS: "true"})

@@ -19,8 +19,7 @@ from pyspark.sql.types import ArrayType, MapType, StructField, StructType, Varia
 from deltamerge.api.report import MergeReport
 from deltamerge.merge.executors.job_errors import translating
 from deltamerge.recipes.keyed_rows import same_keys
-from deltamerge.recipes.own_merges import run_without_transaction
-from deltamerge.recipes.targets import TargetPlace
+from deltamerge.recipes.targets import TargetPlace, run_without_transaction
 from deltamerge.recipes.values import ColumnPair, is_cut, keeps_values
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F

@@ -12,15 +12,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
+from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.column_mapping import MODE, NAME, invalid_names
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
 from deltamerge.merge.analysis.analysis_errors import own_error
+from deltamerge.merge.command import MergeIntoCommand
+from deltamerge.merge.outcome import MergeOutcome
 from deltamerge.spark.session import empty_frame, in_session
 from deltamerge.spark.table import open_table
 from deltamerge.sql.names import did_you_mean, parse_name
 from deltamerge.storage.credentials import StoreOptions
+from deltamerge.txn.application import NO_TRANSACTION
 from deltamerge.write.align import find_field
 from deltamerge.write.table_writer import FrameWrite, write_table
 
@@ -177,3 +181,12 @@ def unknown_column(schema: StructType, name: str, argument: str, table: str) -> 
         f"{did_you_mean(name, schema.names)}",
         parameters={"sqlExpr": name, "clause": argument, "cols": ", ".join(schema.names)},
     )
+
+
+def run_without_transaction(builder: DeltaMergeBuilder) -> MergeOutcome:
+    """Run a merge that changes nothing the second time, so that it needs no transaction.
+
+    The session's transaction is for the user's own table: here it would be used up, or rows would be left out because
+    the session has written others under the same number.
+    """
+    return MergeIntoCommand(builder.table, builder.statement, transaction=NO_TRANSACTION).run()

@@ -30,7 +30,7 @@ from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, find_field
 from deltamerge.write.store_assignment import StoreAssignment, casts_in
-from deltamerge.write.stored_values import stored_sql
+from deltamerge.write.stored_schema import stored_sql
 
 # Any decimal of so many digits is the same after a cast to DOUBLE and back.
 _DOUBLE_DIGITS = 15

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltamerge.merge.planning.plan import DecisionName, MergePlan
+from deltamerge.merge.plan import DecisionName, MergePlan
 from deltamerge.render.printable import count, duration, size
 
 _TITLES: dict[DecisionName, str] = {

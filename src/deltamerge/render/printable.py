@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
+from deltamerge.merge.plan import MergePlan
+
 T = TypeVar("T")
 
 # Control characters may move a terminal's cursor, direction marks may reorder a line; each is shown as one character.
@@ -71,3 +74,26 @@ def duration(milliseconds: int) -> str:
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60:02} s"
     return f"{seconds // 3600} h {seconds % 3600 // 60:02} min"
+
+
+def to_dict(data: MergeOutcome | MergeExplanation) -> dict[str, Any]:
+    """Return a report or an explanation as plain values, fit for JSON; a plan has its name beside its decisions."""
+    values: dict[str, Any] = _plain(data)
+    return values
+
+
+def to_json(data: MergeOutcome | MergeExplanation) -> str:
+    """Return a report or an explanation as JSON, indented by two spaces."""
+    return printable_json(to_dict(data))
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401
+    if isinstance(value, MergePlan):
+        return {"name": value.name, **_plain(value.decisions)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return value

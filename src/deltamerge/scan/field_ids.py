@@ -16,6 +16,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.column_presence import check_columns, check_names, expected_columns, footers
+from deltamerge.spark.nested_types import all_types
 from deltamerge.spark.table import Table
 from deltamerge.workers.table_columns import FIELD_ID
 
@@ -50,17 +51,8 @@ def may_be_foreign(field: StructField) -> bool:
     """Return whether a file may have a column, or one of its fields, under another name than the physical one."""
     metadata = field.metadata
     named = COLUMN_ID not in metadata or _MADE_BY_DELTA.fullmatch(metadata.get(PHYSICAL_NAME, field.name))
-    return not named or any(map(may_be_foreign, _inner_fields(field.dataType)))
-
-
-def _inner_fields(data_type: DataType) -> list[StructField]:
-    if isinstance(data_type, StructType):
-        return data_type.fields
-    if isinstance(data_type, ArrayType):
-        return _inner_fields(data_type.elementType)
-    if isinstance(data_type, MapType):
-        return _inner_fields(data_type.keyType) + _inner_fields(data_type.valueType)
-    return []
+    structs = (inner for inner in all_types(field.dataType) if isinstance(inner, StructType))
+    return not named or any(may_be_foreign(inner) for struct in structs for inner in struct.fields)
 
 
 def _id(field: pa.Field) -> int | None:

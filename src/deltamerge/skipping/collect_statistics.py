@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamerge.log.features.column_mapping import COLUMN_ID
@@ -367,3 +368,42 @@ def _to_json(value: object) -> str:
             return json.dumps(_NOT_FINITE[str(value.value)])
         return str(np.float32(value.value)) if value.kind == "float" else repr(value.value)
     return json.dumps(value, ensure_ascii=False)
+
+
+# Elements of a row may be many.
+_BATCH_ROWS = 8192
+
+
+def count_nulls(file: pq.ParquetFile, path: tuple[str, ...], leaves: Sequence[int]) -> int | None:
+    """Count the rows in which a column is NULL, or a struct that it is in; None where PyArrow cannot read it.
+
+    Reads the column's smallest leaf only, some rows at a time: every leaf has which rows have a value. `path` is
+    the column's in the file, through structs only, `leaves` are the indices of those of its leaves whose missing
+    values the footer counts.
+    """
+    chunks = {leaf: _chunks(file.metadata, leaf) for leaf in leaves}
+    smallest = min(leaves, key=lambda leaf: sum(chunk.total_compressed_size for chunk in chunks[leaf]))
+    batches = file.iter_batches(
+        batch_size=_BATCH_ROWS,
+        row_groups=[group for group, chunk in enumerate(chunks[smallest]) if _may_be_null(chunk)],
+        columns=[file.schema.column(smallest).path],
+        use_threads=False,
+    )
+    try:
+        return sum(int(_at(batch, path).null_count) for batch in batches)
+    except pa.ArrowNotImplementedError:
+        return None
+
+
+def _chunks(footer: pq.FileMetaData, leaf: int) -> list[pq.ColumnChunkMetaData]:
+    return [footer.row_group(group).column(leaf) for group in range(footer.num_row_groups)]
+
+
+def _may_be_null(chunk: pq.ColumnChunkMetaData) -> bool:
+    statistics = chunk.statistics
+    return statistics is None or not statistics.has_null_count or statistics.null_count > 0
+
+
+def _at(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    column = batch.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column

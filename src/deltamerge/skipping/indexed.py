@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deltamerge.log.features.column_mapping import physical_name
-from deltamerge.log.properties import integer
+from deltamerge.log.properties import integer, is_enabled
 from deltamerge.log.schema import StructField, StructType, lower_case
 
 NUM_INDEXED_COLS = "delta.dataSkippingNumIndexedCols"
@@ -52,7 +52,7 @@ class IndexedColumns:
         return IndexedColumns(
             paths=frozenset(leaf.path for leaf in leaves),
             string_prefix_length=integer(configuration, "delta.dataSkippingStringPrefixLength", 32),
-            tight_bounds=configuration.get("delta.enableDeletionVectors", "false").lower() == "true",
+            tight_bounds=is_enabled(configuration, "delta.enableDeletionVectors"),
         )
 
 

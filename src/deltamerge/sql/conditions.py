@@ -25,7 +25,6 @@ from deltamerge.skipping.predicates import (
     StartsWith,
     Unknown,
 )
-from deltamerge.sql.caret import Span
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, conjuncts_of, leaves
 from deltamerge.sql.operands import NO_COLUMNS, starts_subquery
 from deltamerge.sql.resolution import Scope
@@ -45,14 +44,12 @@ class Conjunct:
 
     Args:
         text: Its SQL, verbatim (of a Column as printed).
-        span: Its place in the condition; None in a Column.
         side: Whose columns it uses; ``unreadable`` where that is not certain.
         target_columns: The top-level columns of the target in it, in their own spelling.
         predicate: What a target row must fulfil for it; Unknown unless its side is ``target_only`` or ``neither``.
     """
 
     text: str
-    span: Span | None
     side: Side
     target_columns: frozenset[str]
     source_columns: frozenset[str]
@@ -166,7 +163,7 @@ def _conjunct(node: Node, scope: Scope) -> Conjunct:
             side = "source_only" if usage.source else "neither"
     readable = side in ("target_only", "neither")
     predicate = predicate_of(node, scope) if readable else Unknown()
-    return Conjunct(node.text, node.span, side, frozenset(usage.target), frozenset(usage.source), predicate)
+    return Conjunct(node.text, side, frozenset(usage.target), frozenset(usage.source), predicate)
 
 
 def _equi_key(node: Node, scope: Scope) -> EquiKey | None:

@@ -129,7 +129,7 @@ def _read_source(cursor: Cursor) -> ParsedSource:
         if cursor.index == start + 2:
             cursor.fail("USING", ["a query"], at=start + 1)
         query = cursor.sql_since(start)
-        return ParsedSource("query", query, _read_alias(cursor, "USING", "ON"))
+        return ParsedSource(query, _read_alias(cursor, "USING", "ON"))
     if token is not None and token.kind is Kind.STRING:
         cursor.fail("USING", [_SOURCES])
     if cursor.peek() == "VALUES" and cursor.peek(1) not in ("ON", "AS", "."):
@@ -138,17 +138,16 @@ def _read_source(cursor: Cursor) -> ParsedSource:
     if cursor.peek() == "(":
         cursor.skip_brackets()
         return _read_relation(cursor, start)
-    kind: Literal["name", "path"] = "name"
     format_name: str | None = None
     path: str | None = None
     if len(name) == 2 and cursor.tokens[cursor.index - 1].kind is Kind.QUOTED:
         first = name[0].lower()
         if first in _FORMATS or "/" in name[1]:
-            kind, format_name, path = "path", first, name[1]
+            format_name, path = first, name[1]
     version, timestamp = _read_time_travel(cursor)
     sql = cursor.sql_since(start)
     alias = _read_alias(cursor, "USING", "ON")
-    return ParsedSource(kind, sql, alias, name, format_name, path, version, timestamp)
+    return ParsedSource(sql, alias, name, format_name, path, version, timestamp)
 
 
 def _read_values(cursor: Cursor) -> ParsedSource:
@@ -171,7 +170,7 @@ def _read_relation(cursor: Cursor, start: int) -> ParsedSource:
     if alias is not None and cursor.peek() == "(":
         cursor.names_in_brackets("USING")
         sql = cursor.sql_since(start)
-    return ParsedSource("relation", sql, alias)
+    return ParsedSource(sql, alias)
 
 
 def _read_time_travel(cursor: Cursor) -> tuple[str | None, str | None]:

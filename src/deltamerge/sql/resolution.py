@@ -21,11 +21,13 @@ class Relation:
         qualifiers: What may precede a column's name: only the alias, or, without an alias, the table's name in full
             (``("db", "tbl")``, ``("delta", "/path")``), of which the last parts will do too.
         duplicates: Names that several columns have; they are never resolved.
+        is_qualified_within: Whether the columns may have qualifiers besides, those of the frames that were joined.
     """
 
     qualifiers: tuple[tuple[str, ...], ...]
     columns: FieldTree
     duplicates: frozenset[str] = field(default_factory=frozenset)
+    is_qualified_within: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class Scope:
         return found[0] if len(found) == 1 else None
 
     def candidates(self, parts: tuple[str, ...]) -> tuple[Found, ...]:
-        """Return every column that a name may mean; a qualified reading goes before an unqualified one."""
+        """Return every column that a name may mean; a qualified reading goes before an unqualified one.
+
+        The field of a struct may as well be another column, where qualifiers are not known.
+        """
         for length in range(len(parts) - 1, -1, -1):
             found = tuple(
                 match
@@ -66,8 +71,17 @@ class Scope:
                 for match in self._columns(side, relation, parts[length:])
             )
             if found:
-                return found
+                return (*found, *self._within(parts)) if length == 0 else found
         return ()
+
+    def _within(self, parts: tuple[str, ...]) -> list[Found]:
+        return [
+            match
+            for side, relation in self._sides()
+            if relation.is_qualified_within
+            for length in range(1, len(parts))
+            for match in self._columns(side, relation, parts[length:])
+        ]
 
     def is_qualified(self, parts: tuple[str, ...]) -> bool:
         """Return whether a name begins with the alias or the name of a side."""

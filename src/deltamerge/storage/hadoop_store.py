@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import IO, Protocol
 
 from deltamerge.storage.local_store import TEMP_SUFFIX
-from deltamerge.storage.single_writer import not_atomic
-from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles, not_atomic
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
 from deltamerge.workers.ranged_file import open_ranges

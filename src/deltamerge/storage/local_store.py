@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from deltamerge.storage.single_writer import not_atomic
-from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles, not_atomic
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import LOCAL_FILES, Files
 

@@ -31,8 +31,7 @@ from deltamerge.storage.hadoop_store import HadoopFiles, HadoopStore
 from deltamerge.storage.hdfs import HDFS_SCHEMES, PACKAGE, NativeHdfs, is_installed
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
-from deltamerge.storage.single_writer import SINGLE_WRITER, has_single_writer
-from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles
+from deltamerge.storage.stored_file import SCHEME, SINGLE_WRITER, StoredFile, StoredFiles, has_single_writer
 from deltamerge.storage.task_files import NotOpened, store_kind, task_files
 from deltamerge.workers.files import Files
 

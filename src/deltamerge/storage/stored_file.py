@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from deltamerge.exceptions import DeltaTableException
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 """A scheme counts only with a slash behind it: 'part:1.parquet' is a relative name."""
@@ -47,3 +50,22 @@ class StoredFile:
 
 # The stores' methods are called `list`, which hides the type's name inside their classes.
 StoredFiles: TypeAlias = list[StoredFile]
+
+
+SINGLE_WRITER = "single_writer"
+"""The option that says so."""
+
+
+def has_single_writer(options: Mapping[str, object]) -> bool:
+    """Return whether a table's options say that nobody else writes into it."""
+    return str(options.get(SINGLE_WRITER, "false")).lower() == "true"
+
+
+def not_atomic(why: str, root: str) -> DeltaTableException:
+    """Return the error of a write that two writers might both take for theirs."""
+    return DeltaTableException(
+        "DELTA_UNSUPPORTED_ATOMIC_WRITE",
+        f"Nothing was written: {why}, so that two writers could both commit the same version. If nobody else ever "
+        f"writes into the table, set the option {SINGLE_WRITER}=true where you open it.",
+        parameters={"path": root},
+    )

@@ -28,15 +28,15 @@ def check_manifests(metadata: Metadata, read: Snapshot | None) -> None:
         DeltaTableException: Readers of manifests would see the deleted rows.
             Delta: Protocol.assertTablePropertyConstraintsSatisfied.
     """
-    if not is_enabled(metadata, ENABLED, False):
+    if not is_enabled(metadata.configuration, ENABLED):
         return
-    if is_enabled(metadata, WITH_VECTORS, False):
+    if is_enabled(metadata.configuration, WITH_VECTORS):
         raise DeltaTableException(
             "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.PERSISTENT_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION",
             f"Symlink manifests that every commit brings up to date ({ENABLED}) and deletion vectors ({WITH_VECTORS}) "
             "are mutually exclusive. Set one of the two to false.",
         )
-    if read is not None and read.files.has_deletion_vectors and not is_enabled(read.metadata, ENABLED, False):
+    if read is not None and read.files.has_deletion_vectors and not is_enabled(read.metadata.configuration, ENABLED):
         raise DeltaTableException(
             "DELTA_VIOLATE_TABLE_PROPERTY_VALIDATION_FAILED.EXISTING_DELETION_VECTORS_WITH_INCREMENTAL_MANIFEST_GENERATION",
             f"Symlink manifests ({ENABLED}) are not supported while files have deletion vectors. Purge them first: "
@@ -47,7 +47,7 @@ def check_manifests(metadata: Metadata, read: Snapshot | None) -> None:
 def asks_for_manifests(metadata: Metadata, actions: tuple[Action, ...]) -> bool:
     """Return whether a commit is one after which the manifests are to be written."""
     changes = any(isinstance(action, (AddFile, RemoveFile, Metadata)) for action in actions)
-    return changes and is_enabled(metadata, ENABLED, False)
+    return changes and is_enabled(metadata.configuration, ENABLED)
 
 
 def write_manifests(snapshot: Snapshot) -> None:

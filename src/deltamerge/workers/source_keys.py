@@ -16,7 +16,7 @@ from deltamerge.workers.files import Files
 from deltamerge.workers.key_index import KeyIndex, OpenedIndex
 from deltamerge.workers.row_pairs import NO_CLAUSE
 from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged, taken
-from deltamerge.workers.widening import widened
+from deltamerge.workers.table_columns import widened
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import pyarrow.compute as pc
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.files import Files
 from deltamerge.workers.partition_names import partition_folder, partition_strings, without_empty
-from deltamerge.workers.row_batches import batch_of_rows
 from deltamerge.workers.table_columns import Part, Shape, has_null, padded, shaped
 from deltamerge.workers.table_writer import TableWriter
 
@@ -266,3 +266,29 @@ def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[t
     for place, rows in enumerate(np.split(order, ends[:-1])):
         # Copies: a part of a table would keep all of it in memory.
         yield tuple(of_column[place] for of_column in values), table.take(pa.array(rows))
+
+
+def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows as a batch.
+
+    Args:
+        rows: What Spark hands to writers: tuples of Python values, timestamps in the machine's time zone.
+    """
+    arrays = [
+        pa.array([_value(row[index], field.type) for row in rows], field.type) for index, field in enumerate(schema)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _value(each, field.type) for field, each in zip(kind, value, strict=True)}
+    if pa.types.is_map(kind):
+        return [(_value(key, kind.key_type), _value(each, kind.item_type)) for key, each in value.items()]
+    if pa.types.is_list(kind):
+        return [_value(each, kind.value_type) for each in value]
+    if isinstance(value, datetime) and pa.types.is_timestamp(kind) and kind.tz is not None:
+        return value.astimezone(timezone.utc)
+    return value

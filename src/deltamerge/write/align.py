@@ -151,8 +151,7 @@ def align(
             return _by_position(value, source, target, assignment)
         fields = [_field_value(value, source, field, assignment, existing) for field in target.fields]
         built = F.struct(*fields)
-        has_more = any(find_field(source, f.name, assignment.case_sensitive) is None for f in target.fields)
-        if existing is not None and has_more:
+        if existing is not None and _lacks_fields(source, target, assignment.case_sensitive):
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
     if contains(target, StructType) or not assignment.is_sessions_own:
@@ -160,6 +159,17 @@ def align(
             assignment = assignment.within(source, target)
         return _by_element(value, source, target, assignment)
     return assignment.cast(value, source, target)
+
+
+def _lacks_fields(source: DataType, target: DataType, case_sensitive: bool) -> bool:
+    """Return whether a struct, or one within it, lacks fields. Delta: hasExtraStructFieldsToPreserveValue."""
+    if not (isinstance(source, StructType) and isinstance(target, StructType)):
+        return False
+    places = [(find_field(source, field.name, case_sensitive), field.dataType) for field in target.fields]
+    return any(
+        index is None or _lacks_fields(source.fields[index].dataType, wanted, case_sensitive)
+        for index, wanted in places
+    )
 
 
 def _by_element(value: Column, source: DataType, target: DataType, assignment: StoreAssignment) -> Column:

@@ -9,7 +9,7 @@ from deltamerge.log.snapshot import Snapshot
 
 def refuse_append_only(snapshot: Snapshot, name: str, why: str) -> None:
     """Refuse to delete rows of a table that only takes appends. Protocol: Append-only Tables."""
-    if is_enabled(snapshot.metadata, "delta.appendOnly", default=False):
+    if is_enabled(snapshot.metadata.configuration, "delta.appendOnly"):
         raise DeltaUnsupportedOperationException(
             "DELTA_CANNOT_MODIFY_APPEND_ONLY",
             f"This table is configured to only allow appends, and {why}. Nothing was changed. To permit it: ALTER "

@@ -24,9 +24,8 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.scan.char_padding import without_length
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.paths import located
-from deltamerge.skipping.collect_statistics import NOTHING_KNOWN, parquet_statistics
+from deltamerge.skipping.collect_statistics import NOTHING_KNOWN, count_nulls, parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
-from deltamerge.skipping.nulls import count_nulls
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import session_settings
 from deltamerge.spark.observations import observed

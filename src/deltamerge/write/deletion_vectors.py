@@ -18,6 +18,7 @@ from deltamerge.log.features.deletion_vectors import (
     vector_file_name,
 )
 from deltamerge.log.packing import packed
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.storage.store import Store
@@ -67,7 +68,7 @@ def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
 
 def writes_deletion_vectors(snapshot: Snapshot, permitted: bool) -> bool:
     """Return whether the table's properties and protocol let a statement delete by deletion vectors."""
-    enabled = snapshot.metadata.configuration.get("delta.enableDeletionVectors", "").lower() == "true"
+    enabled = is_enabled(snapshot.metadata.configuration, "delta.enableDeletionVectors")
     supported = "deletionVectors" in features(snapshot.protocol)
     return permitted and enabled and supported
 

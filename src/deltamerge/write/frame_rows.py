@@ -32,11 +32,11 @@ from deltamerge.write.data_files import (
 )
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition
-from deltamerge.write.field_metadata import without_sparks_own
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
 from deltamerge.write.layout import bin_size
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy, overflow_in
+from deltamerge.write.stored_schema import without_sparks_own
 
 
 def new_schema(schema: StructType) -> StructType:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.add_file_stats import record_count
+from deltamerge.log.properties import is_enabled
 from deltamerge.workers.partition_names import partition_folder
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
@@ -24,7 +25,7 @@ def data_folder(configuration: Mapping[str, str]) -> str:
     """Return a new folder for a write; with ``delta.randomizeFilePrefixes`` its first characters are random."""
     new_id = uuid.uuid4()
     name = f"deltamerge-{new_id}"
-    if configuration.get(RANDOM_PREFIXES, "").lower() != "true":
+    if not is_enabled(configuration, RANDOM_PREFIXES):
         return name
     length = configuration.get(PREFIX_LENGTH, "2")
     return f"{new_id.hex[: int(length) if length.isdigit() and int(length) else 2]}/{name}"
@@ -85,7 +86,7 @@ def bin_size(configuration: Mapping[str, str], is_asked: bool | None, size: str)
         is_asked: By the session's setting; None leaves it to the table's property.
         size: The session's size, such as ``512m``.
     """
-    by_table = any(configuration.get(name, "").lower() == "true" for name in _OPTIMIZE_WRITE)
+    by_table = any(is_enabled(configuration, name) for name in _OPTIMIZE_WRITE)
     if not (by_table if is_asked is None else is_asked):
         return None
     # Without a unit the setting is in MiB.

@@ -14,7 +14,7 @@ from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.identity_columns import HIGH_WATER_MARK
-from deltamerge.write.inert import schema_to_write
+from deltamerge.write.stored_schema import schema_to_write
 
 # What the log of one table says of its own columns, rows and commits.
 _OF_ONE_TABLE = frozenset({

@@ -21,8 +21,7 @@ from deltamerge.write.align import find_field, same_name
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.dependents import check_dependents
-from deltamerge.write.field_metadata import without_sparks_own
-from deltamerge.write.inert import schema_to_write
+from deltamerge.write.stored_schema import schema_to_write, without_sparks_own
 from deltamerge.write.table_features import check_evolution
 
 # Ids and names in files, expressions of generated columns and identities, types before, the place of a table.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from pyspark.sql import Column
 from pyspark.sql import types as T
@@ -26,6 +27,8 @@ _WIDENING = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.
 _BITS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
 _BLANK = r"[\x00-\x20\x7F]*"
 _WITH_FRACTION = rf"^{_BLANK}(?<sign>[+-]?)(?<whole>[0-9]*)\.[0-9]*{_BLANK}$"
+# Up to so many digits after the point, Java's decimals print without an exponent.
+_PLAIN_SCALE = 6
 _TWO_TO_63, _TWO_TO_64 = str(2**63), str(2**64)
 
 
@@ -211,7 +214,19 @@ def legacy_cast(value: Column, source: T.DataType, target: T.DataType) -> Column
         return F.unix_micros(value) != 0
     if isinstance(source, (T.FloatType, T.DoubleType)) and isinstance(target, T.TimestampType):
         return _as_timestamp(value.cast("double"))
+    if isinstance(source, T.DecimalType) and isinstance(target, T.StringType) and source.scale > _PLAIN_SCALE:
+        return _as_scientific_string(value, source.scale).cast(target)
     return value.try_cast(target)
+
+
+def _as_scientific_string(value: Column, scale: int) -> Column:
+    """Return a decimal as a string, with an exponent below -6. Java: BigDecimal.toString."""
+    digits = F.regexp_replace(F.abs(value).cast("string"), "^0[.]0*", "")
+    fraction = F.when(F.length(digits) > 1, F.concat(F.lit("."), F.substr(digits, F.lit(2)))).otherwise("")
+    sign, exponent = F.when(value < 0, "-").otherwise(""), (F.length(digits) - 1 - scale).cast("string")
+    small = F.concat(sign, F.substr(digits, F.lit(1), F.lit(1)), fraction, F.lit("E"), exponent)
+    is_small = F.abs(value) < F.lit(Decimal(10) ** -_PLAIN_SCALE)
+    return F.when(value == 0, f"0E-{scale}").when(is_small, small).otherwise(value.try_cast("string"))
 
 
 def _as_integer(value: Column, source: T.DataType, target: T.DataType) -> Column:

@@ -30,7 +30,7 @@ from deltamerge.txn.transaction import Reconcile, commit, now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.data_files import WrittenFiles
 from deltamerge.write.definition import TableDefinition, as_spelled, check_definition, physical_paths
-from deltamerge.write.inert import schema_to_commit, schema_to_write
+from deltamerge.write.stored_schema import schema_to_commit, schema_to_write
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause
-from deltamerge.skipping.predicates import ALWAYS, NEVER, And, ColumnRef, Comparison, Or, Predicate
+from deltamerge.skipping.predicates import ALWAYS, NEVER, And, ColumnRef, Comparison, Or, Predicate, Unknown
 
 from ..planning.merges import DELETE, INSERT, UPSERT, merge_of
 
@@ -177,3 +179,14 @@ def test_clauses_of_several_kinds_have_their_own_numbers() -> None:
     assert (update.number, insert.number) == (0, 0)
     assert not found.of(update).from_source[1]
     assert found.of(insert).from_source[1]
+
+
+def test_what_may_be_a_column_of_a_joined_frame() -> None:
+    """Spark takes ``x.n`` for a column of the frame x in a join without an alias, though the target has a struct x."""
+    merge = merge_of(UPSERT, "t.id = 1 AND x.n = 2 AND x.y = 3")
+    target = StructType([*merge.target_schema.fields, StructField("x", StructType([StructField("n", LongType())]))])
+    known = MergeReferences(replace(merge, target_schema=target)).on
+    assert [part.side for part in known.conjuncts[:2]] == ["target_only", "target_only"]
+    joined = MergeReferences(replace(merge, target_schema=target, source_alias=None)).on
+    assert [part.side for part in joined.conjuncts[:2]] == ["target_only", "unreadable"]
+    assert joined.conjuncts[1].predicate == Unknown()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
-from deltamerge.merge.planning.limits import Limits
+from deltamerge.merge.limits import Limits
 from merge.tables import CONNECT, DRIVER_BYTES, EXECUTOR, VECTORS, made_once, rows
 
 if TYPE_CHECKING:

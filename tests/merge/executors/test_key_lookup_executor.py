@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from combinations import combinations
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
-from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.planning.plan import Alternative, DecisionName
+from deltamerge.merge.limits import Limits
+from deltamerge.merge.plan import Alternative, DecisionName
 from deltamerge.workers.parquet_patch import own_metadata
 from merge.tables import (
     CONNECT,

@@ -13,7 +13,7 @@ from combinations import combinations
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.api.table_builder import IdentityGenerator
 from deltamerge.exceptions import InvariantViolationException
-from deltamerge.merge.planning.plan import MergePlan
+from deltamerge.merge.plan import MergePlan
 from merge.tables import EXECUTOR, actions, latest_version, made_once, rows
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pytest
 from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.partitions import moved_rows, partitions_of
-from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.limits import LIMITS
+from deltamerge.merge.limits import LIMITS
+from deltamerge.merge.plan import Declined
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, counts_by_clause, read_numbers, write_pairs
 from deltamerge.workers.row_values import ClauseRows

@@ -34,9 +34,9 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
     outputs_of_table,
 )
+from deltamerge.merge.limits import Limits
+from deltamerge.merge.plan import Alternative, MergePlan
 from deltamerge.merge.planning.context import PlanningContext, SessionFacts
-from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.merge.statement import MergeStatement

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import VariantType
 
+from deltamerge.merge.plan import PLAN_NAMES
 from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
 from deltamerge.merge.planning.context import SessionFacts
-from deltamerge.merge.planning.plan import PLAN_NAMES
 
 from .merges import (
     BY_EXPRESSION,

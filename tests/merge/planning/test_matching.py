@@ -21,8 +21,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from deltamerge.merge.limits import Limits
 from deltamerge.merge.planning.context import SessionFacts
-from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.planning.planner import make_plan
 
 from .merges import (

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.limits import LIMITS, Limits
-from deltamerge.merge.planning.plan import Alternative, DecisionName
+from deltamerge.merge.limits import LIMITS, Limits
+from deltamerge.merge.plan import Alternative, DecisionName, Declined
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.skipping.predicates import ALWAYS, NEVER, ColumnRef, InRanges, Predicate
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType, VariantType
 
+from deltamerge.merge.limits import Limits
 from deltamerge.merge.planning.context import SessionFacts
-from deltamerge.merge.planning.limits import Limits
 
 from .merges import (
     BY_EXPRESSION,

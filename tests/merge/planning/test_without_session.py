@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql.types import LongType, StructField
 
-from deltamerge.merge.planning.limits import Limits
+from deltamerge.merge.limits import Limits
 
 from .merges import DELETE, PEOPLE, PLAIN, UPSERT, choices, declined_of, plan_of
 

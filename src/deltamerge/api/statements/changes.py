@@ -30,7 +30,7 @@ from deltamerge.sql.statements.changes import with_defaults
 from deltamerge.write.align import named_by_position
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
-from deltamerge.write.stored_values import stored_sql
+from deltamerge.write.stored_schema import stored_sql
 from deltamerge.write.table_writer import FrameWrite
 
 

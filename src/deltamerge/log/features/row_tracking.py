@@ -29,7 +29,7 @@ COLUMN_NAMES = (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)
 
 def materialized_columns(metadata: Metadata) -> HiddenColumns | None:
     """Return the hidden columns of a table that has row tracking enabled; None where it has not."""
-    if not is_enabled(metadata, ENABLED, False):
+    if not is_enabled(metadata.configuration, ENABLED):
         return None
     found = [metadata.configuration.get(key) for key in COLUMN_NAMES]
     if None in found:
@@ -43,7 +43,7 @@ def materialized_columns(metadata: Metadata) -> HiddenColumns | None:
 
 def with_column_names(configuration: Mapping[str, str]) -> dict[str, str]:
     """Return a new table's properties with the names of its hidden columns, where it enables row tracking."""
-    if configuration.get(ENABLED, "").lower() != "true":
+    if not is_enabled(configuration, ENABLED):
         return dict(configuration)
     names = {
         ROW_ID_COLUMN: f"_row-id-col-{uuid.uuid4()}",
@@ -68,7 +68,7 @@ def assign_row_ids(
     `protocol` and `metadata` are those after the commit, which makes `version`; `mark` is the highest row id
     assigned so far, -1 for none. A commit that restores a mark has it among its actions.
     """
-    if FEATURE not in writer_features(protocol) or is_enabled(metadata, SUSPENDED, False):
+    if FEATURE not in writer_features(protocol) or is_enabled(metadata.configuration, SUSPENDED):
         return tuple(actions)
     assigned: list[Action] = []
     restored = high_water_mark(action for action in actions if isinstance(action, DomainMetadata))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from deltamerge.exceptions import DeltaUnsupportedFeatureException
+from deltamerge.log.properties import is_enabled
 from deltamerge.log.schema import (
     DECIMAL,
     DataType,
@@ -36,7 +37,7 @@ def widening_mode(configuration: Mapping[str, str], features: Collection[str], a
 
     `allowed` is the session's setting: ``always``, ``same_family_type`` or ``never``.
     """
-    enabled = configuration.get(ENABLED, "").lower() == "true"
+    enabled = is_enabled(configuration, ENABLED)
     return allowed if enabled and (STABLE in features or PREVIEW in features) else NEVER
 
 

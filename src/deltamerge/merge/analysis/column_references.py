@@ -132,7 +132,8 @@ class MergeReferences:
         merge = self.merge
         return Scope(
             target=relation_of(merge.target_alias, merge.target_schema),
-            source=relation_of(merge.source_alias, source),
+            # What has no alias may be a join of frames that have one.
+            source=relation_of(merge.source_alias, source, is_qualified_within=merge.source_alias is None),
             case_sensitive=merge.case_sensitive,
         )
 
@@ -335,10 +336,11 @@ def _is_deterministic(leaf: Node) -> bool:
     return isinstance(leaf, Name) and (len(leaf.parts) > 1 or leaf.parts[0].lower() not in _CURRENT_TIME)
 
 
-def relation_of(alias: str | None, schema: StructType) -> Relation:
+def relation_of(alias: str | None, schema: StructType, *, is_qualified_within: bool = False) -> Relation:
     times = Counter(name.lower() for name in schema.names)
     duplicates = frozenset(name for name in schema.names if times[name.lower()] > 1)
-    return Relation(((alias,),) if alias is not None else (), field_tree(schema), duplicates)
+    qualifiers = ((alias,),) if alias is not None else ()
+    return Relation(qualifiers, field_tree(schema), duplicates, is_qualified_within=is_qualified_within)
 
 
 def field_tree(schema: StructType) -> FieldTree:

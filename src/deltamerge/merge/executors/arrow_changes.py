@@ -23,7 +23,7 @@ from deltamerge.merge.executors.partitions import Partition, Partitions, moved_r
 from deltamerge.merge.executors.row_counts import RowCounts, changes_of, writing_step
 from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
 from deltamerge.merge.output.identity_columns import generated_identities
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.merge.planning.fit import PARQUET_CODECS
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.scan.column_mapping import physical_field

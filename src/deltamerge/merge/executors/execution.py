@@ -15,15 +15,14 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import join_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMerge
+from deltamerge.merge.limits import Limits
 from deltamerge.merge.output.clause_expressions import generate_action_expr
 from deltamerge.merge.output.derived_columns import Derivation
 from deltamerge.merge.output.identity_columns import with_identities
+from deltamerge.merge.plan import Alternative, Declined, MergePlan
 from deltamerge.merge.planning.computed_values import derived_of
 from deltamerge.merge.planning.context import PlanningContext
-from deltamerge.merge.planning.declined import Declined
 from deltamerge.merge.planning.fit import stored_columns
-from deltamerge.merge.planning.limits import Limits
-from deltamerge.merge.planning.plan import Alternative, MergePlan
 from deltamerge.merge.planning.planner import make_plan
 from deltamerge.merge.planning.target_files import TargetFiles, key_histograms, target_files
 from deltamerge.merge.source.kept import KeptSource

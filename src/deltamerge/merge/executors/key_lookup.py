@@ -31,15 +31,18 @@ from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
+from deltamerge.merge.executors.source_in_place import decoded, source_in_place, with_chosen, with_computed
 from deltamerge.merge.executors.spark_changes import SparkChanges
+from deltamerge.merge.executors.spark_staging import check_there, computing_for_all, stage_computed
+from deltamerge.merge.executors.staged_columns import columns_to_stage
 from deltamerge.merge.executors.staged_keys import with_index, with_keys
-from deltamerge.merge.executors.staged_source import stage_source
 from deltamerge.merge.output.clause_expressions import evaluate_clauses
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
-from deltamerge.merge.planning.declined import Declined, RowsCompete
+from deltamerge.merge.plan import Declined, RowsCompete
 from deltamerge.merge.planning.target_files import TargetFiles
-from deltamerge.workers.staged_rows import StagedFile
+from deltamerge.merge.source.key_summary import NO_ROWS
+from deltamerge.workers.staged_rows import StagedFile, StagedRows
 from deltamerge.write.identity_columns import RowNumbers
 
 
@@ -176,3 +179,35 @@ def _scratch_folder(execution: Execution, name: str) -> Iterator[str]:
         yield execution.located(name)
     finally:
         store.delete_folder(name)
+
+
+def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
+    """Read the source as planned.
+
+    Raises:
+        Declined: It is not plain Parquet files, it has too many rows, or tasks write to another machine's disk.
+    """
+    steps, in_place = execution.steps, execution.plan.source.choice == "in_place"
+    columns = columns_to_stage(execution, recipe)
+    computing = computing_for_all(execution, recipe, columns)
+    if execution.plan.source.choice == "none":
+        return StagedSource(columns, StagedRows(()), row_count=0, bytes=0, bytes_in_memory=0, summary=NO_ROWS)
+    if not in_place:
+        with steps.step("materialize_source", "materializing the source"), computing:
+            return _are_there(execution, stage_computed(execution, recipe, columns))
+    with steps.step("plan_source", "looking at the source"):
+        source, files = source_in_place(execution, recipe, columns)
+    if source.bytes_in_memory > execution.limits.source_bytes:
+        with steps.step("materialize_source", "decoding the source's files"):
+            source = decoded(execution, source, files)
+    with steps.step("plan_source", "looking at the source"):
+        chosen = None if columns.needs_spark else with_chosen(execution, source)
+    if chosen is not None:
+        return chosen
+    with steps.step("materialize_source", "materializing the source"), computing:
+        return _are_there(execution, with_computed(execution, recipe, source, files))
+
+
+def _are_there(execution: Execution, staged: StagedSource) -> StagedSource:
+    check_there(execution, (*staged.rows.files, *staged.rows.computed))
+    return staged

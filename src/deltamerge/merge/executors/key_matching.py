@@ -18,7 +18,7 @@ from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.scan.column_presence import check_columns, check_footers, expected_columns
 from deltamerge.scan.missing_files import refuse_replaced_files
 from deltamerge.spark import tasks

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.staged_columns import StagedColumns
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.workers.key_index import KeyIndex
 from deltamerge.workers.staged_rows import StagedRows, open_staged

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 
 from deltamerge.log.actions import AddFile, Metadata
-from deltamerge.log.paths import decode_path
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.touched_files import TouchedFiles
 from deltamerge.merge.planning.target_files import TargetFiles
@@ -67,9 +65,7 @@ class MergeChanges:
     @property
     def names_files_in_folder(self) -> bool:
         """Whether the commit names a file in the merge's folder; change data has another."""
-        below = f"{self.execution.folder}/"
-        changes = (decode_path(file.path) for file in self.written.change_files)
-        return bool(self.written.files or self.vectors.kept) or any(map(str.startswith, changes, repeat(below)))
+        return bool(self.written.files or self.vectors.kept)
 
     @property
     def removed_files(self) -> tuple[AddFile, ...]:

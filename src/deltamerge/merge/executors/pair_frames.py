@@ -18,7 +18,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.output.frames import Rows
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.scan.char_padding import scanned, with_length
 from deltamerge.scan.column_mapping import logical_type, physical_field
 from deltamerge.spark import columns as F

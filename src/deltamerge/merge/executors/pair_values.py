@@ -26,7 +26,7 @@ from deltamerge.merge.output.clause_expressions import (
 )
 from deltamerge.merge.output.derived_columns import with_derived
 from deltamerge.merge.output.frames import Rows, own_columns, seeing_target
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.spark import columns as F
 from deltamerge.spark.tasks import collected
 from deltamerge.sql.merge_ast import ClauseKind

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup import Lookup, StagedSource, opened_source
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.workers.row_pairs import (
     MOVED,
     unmatched,

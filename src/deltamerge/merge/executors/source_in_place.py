@@ -24,7 +24,7 @@ from deltamerge.merge.executors.spark_staging import (
     staged_files,
 )
 from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_stage
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.merge.planning.fit import arrow_type, type_name
 from deltamerge.merge.source.key_summary import summary_of
 from deltamerge.scan.parquet_files import GLOB

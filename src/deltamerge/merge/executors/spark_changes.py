@@ -27,7 +27,7 @@ from deltamerge.merge.executors.target_scan import scan_rows
 from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
 from deltamerge.merge.executors.written_rows import collect_output, put_together, write_changed_rows
 from deltamerge.merge.output.frames import Rows
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.paths import spark_spellings

@@ -18,6 +18,7 @@ from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped
 from deltamerge.merge.executors.lookup import StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.staged_columns import StagedColumns
+from deltamerge.merge.limits import Limits
 from deltamerge.merge.output.clause_expressions import (
     evaluate_clauses,
     generate_clause_values,
@@ -25,8 +26,7 @@ from deltamerge.merge.output.clause_expressions import (
 )
 from deltamerge.merge.output.derived_columns import with_derived
 from deltamerge.merge.output.frames import source_rows
-from deltamerge.merge.planning.declined import Declined
-from deltamerge.merge.planning.limits import Limits
+from deltamerge.merge.plan import Declined
 from deltamerge.merge.source.key_summary import SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.spark import columns as F

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deltamerge.merge.executors.lookup import Lookup, StagedSource, opened_source
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.merge.planning.target_files import may_match_mask
 from deltamerge.skipping.key_ranges import key_ranges, may_have_key_ranges
 from deltamerge.skipping.keys import Mask

@@ -17,8 +17,8 @@ from deltamerge.merge.analysis.arrow_clauses import ArrowClauses
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.join_keys import NoPlainKeys, PlainKeys, plain_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
-from deltamerge.merge.planning.limits import LIMITS, Limits
-from deltamerge.merge.planning.plan import Alternative
+from deltamerge.merge.limits import LIMITS, Limits
+from deltamerge.merge.plan import Alternative
 from deltamerge.merge.planning.target_files import may_match
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.field_ids import may_be_foreign
@@ -108,11 +108,11 @@ class PlanningContext:
     @property
     def has_type_widening(self) -> bool:
         has_changes = any(TYPE_CHANGES in field.metadata for _, field in self.snapshot.schema.walk())
-        return has_changes or self._is_enabled("delta.enableTypeWidening")
+        return has_changes or is_enabled(self.snapshot.metadata.configuration, "delta.enableTypeWidening")
 
     @property
     def has_row_tracking(self) -> bool:
-        return self._is_enabled("delta.enableRowTracking")
+        return is_enabled(self.snapshot.metadata.configuration, "delta.enableRowTracking")
 
     @property
     def has_identity_columns(self) -> bool:
@@ -120,10 +120,7 @@ class PlanningContext:
 
     @property
     def has_change_feed(self) -> bool:
-        return self._is_enabled("delta.enableChangeDataFeed")
-
-    def _is_enabled(self, key: str) -> bool:
-        return is_enabled(self.snapshot.metadata, key, False)
+        return is_enabled(self.snapshot.metadata.configuration, "delta.enableChangeDataFeed")
 
     @property
     def writes_change_data(self) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.plan import PLAN_NAMES, Alternative, Decision, DecisionName, MergePlan
 from deltamerge.merge.planning import changed_rows, matching, sources, unchanged_rows
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import Fits, Operator
-from deltamerge.merge.planning.plan import PLAN_NAMES, Alternative, Decision, DecisionName, MergePlan
 
 
 def make_plan(context: PlanningContext) -> MergePlan:

@@ -24,7 +24,7 @@ from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import PreparedCommit, ReadSet, isolation_level
 from deltamerge.txn.transaction import commit, now_ms
 from deltamerge.write.identity_columns import with_high_water_marks
-from deltamerge.write.inert import schema_to_commit
+from deltamerge.write.stored_schema import schema_to_commit
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 

@@ -15,7 +15,7 @@ from deltamerge.merge.analysis.spark_analysis import holds_subquery
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_stopped
 from deltamerge.merge.executors.merge_changes import MergeChanges
-from deltamerge.merge.planning.declined import Declined
+from deltamerge.merge.plan import Declined
 from deltamerge.scan.table_reads import has_hidden_reads, reads_table, surely_reads_table
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit

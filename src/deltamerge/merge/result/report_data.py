@@ -9,7 +9,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome
-from deltamerge.merge.planning.plan import DecisionName, MergePlan
+from deltamerge.merge.plan import DecisionName, MergePlan
 from deltamerge.merge.result.metrics import WRITING_STEPS, operation_parameters
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.table import Table

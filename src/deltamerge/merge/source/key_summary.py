@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKey, JoinKeys
-from deltamerge.merge.planning.limits import Limits
+from deltamerge.merge.limits import Limits
 from deltamerge.skipping.histogram import (
     STRING_BYTES,
     UNIT_DIGITS,

@@ -13,8 +13,8 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.merge.analysis.internal_columns import InternalColumns
 from deltamerge.merge.analysis.join_keys import JoinKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
+from deltamerge.merge.limits import Limits
 from deltamerge.merge.output.frames import Rows, source_rows
-from deltamerge.merge.planning.limits import Limits
 from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of
 from deltamerge.skipping.histogram import KeyHistogram
 from deltamerge.spark import columns as F

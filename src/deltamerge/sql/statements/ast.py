@@ -39,15 +39,12 @@ class ParsedSource:
     """What is merged.
 
     Args:
-        kind: ``name`` (a table, view or CTE), ``path`` (``format.`path` ``), ``query`` (in parentheses) or
-            ``relation`` (VALUES or a table-valued function).
         sql: What FROM takes, verbatim and without the alias: the name with its time travel, the query with its
-            parentheses, the function's call; with ``relation`` also an alias that names columns.
-        name: The name's parts; none for queries and relations.
+            parentheses; VALUES or the function's call with an alias that names columns.
+        name: The name's parts; none for queries, VALUES and functions.
         version: The version of VERSION AS OF, a number or what the string holds.
     """
 
-    kind: Literal["name", "path", "query", "relation"]
     sql: str
     alias: str | None
     name: NameParts = ()

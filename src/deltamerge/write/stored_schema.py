@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import StructField, StructType
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.types import BinaryType, CharType, DataType, StringType, StructField, StructType
 
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.table import spark_schema
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import IDENTITY
@@ -36,3 +40,27 @@ def schema_to_commit(schema: StructType, snapshot: Snapshot) -> StructType:
     return StructType(
         [StructField(f.name, f.dataType, f.nullable, {**before.get(f.name, {}), **f.metadata}) for f in schema.fields]
     )
+
+
+# The value of a column in files from before it was added.
+_OWN = frozenset({"EXISTS_DEFAULT"})
+
+
+def without_sparks_own(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a field's metadata without what Spark notes of the relation that it is read from.
+
+    A column that kept ``__metadata_col``, which the fields of ``_metadata`` have, would be hidden in the new table.
+    """
+    return {k: v for k, v in metadata.items() if k == CHAR_VARCHAR_TYPE or not (k.startswith("__") or k in _OWN)}
+
+
+def stored_sql(value: str, field: StructField, *, is_partition: bool) -> str:
+    """Return SQL for a plain value of a column's type as it is stored: CHAR padded, no empty string in partitions.
+
+    Protocol: Partition Value Serialization. Delta: TransactionalWrite.convertEmptyToNullIfNeeded.
+    """
+    limited = DataType.fromDDL(field.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
+    if isinstance(limited, CharType):
+        value = f"rpad({value}, greatest(length({value}), {limited.length}), ' ')"
+    may_be_null = is_partition and isinstance(field.dataType, (BinaryType, StringType))
+    return f"CASE WHEN length({value}) > 0 THEN {value} END" if may_be_null else value
