@@ -11,6 +11,9 @@ from pyspark.sql import SparkSession
 
 from deltamerge import exceptions, tables
 
+# The release of delta-spark whose API this is.
+_VERSION = "4.4.0"
+
 
 def install_as_delta() -> None:
     """Let ``import delta``, ``delta.tables`` and ``delta.exceptions`` mean this package, in this process.
@@ -36,15 +39,33 @@ def install_as_delta() -> None:
         "configure_spark_with_delta_pip": configure_spark_with_delta_pip,
         "tables": tables,
         "exceptions": exceptions,
+        "__version__": _VERSION,
         "__all__": ["DeltaTable", "configure_spark_with_delta_pip"],
     }
     vars(delta).update(names)
-    pip_utils = ModuleType("delta.pip_utils", "delta-spark's names, from deltamerge.")
-    pip_utils.__spec__ = ModuleSpec("delta.pip_utils", None)
-    vars(pip_utils)["configure_spark_with_delta_pip"] = configure_spark_with_delta_pip
     sys.modules.update(
-        {"delta": delta, "delta.tables": tables, "delta.exceptions": exceptions, "delta.pip_utils": pip_utils}
+        {
+            "delta": delta,
+            "delta.tables": tables,
+            "delta.exceptions": exceptions,
+            "delta.pip_utils": _module(
+                "delta.pip_utils", configure_spark_with_delta_pip=configure_spark_with_delta_pip
+            ),
+            "delta.version": _module("delta.version", __version__=_VERSION),
+            "delta.connect": _module(
+                "delta.connect", DeltaTable=tables.DeltaTable, tables=tables, exceptions=exceptions
+            ),
+            "delta.connect.tables": tables,
+            "delta.connect.exceptions": exceptions,
+        }
     )
+
+
+def _module(name: str, **names: object) -> ModuleType:
+    module = ModuleType(name, "delta-spark's names, from deltamerge.")
+    module.__spec__ = ModuleSpec(name, None, is_package=name == "delta.connect")
+    vars(module).update(names)
+    return module
 
 
 def configure_spark_with_delta_pip(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import deltamerge
-from deltamerge import as_jar
 from deltamerge.api.register import ON_DEMAND
+from deltamerge.as_jar import install, served
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def pyspark_as_it_was() -> Iterator[None]:
     """Puts PySpark's classes and the names of modules back after a test."""
-    classes = [each for found in as_jar._classes() for each in (*astuple(found), found.session.Builder)]
+    classes = [each for found in install._classes() for each in (*astuple(found), found.session.Builder)]
     before = [dict(vars(each)) for each in classes]
     modules = {name for name in sys.modules if name.partition(".")[0] == "delta"}
     yield
     ON_DEMAND.clear()
-    as_jar._replaces_jars.clear()
-    as_jar._has_jar.clear()
-    as_jar._registered.clear()
+    served.REPLACES_JARS.clear()
+    served.HAS_JAR.clear()
+    served.REGISTERED.clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "delta" and name not in modules]:
         del sys.modules[name]
     for each, names in zip(classes, before, strict=True):

@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 import deltamerge
-from deltamerge import as_jar
+from deltamerge.as_jar import frame_calls, served
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.session import physical_plan, session_identity
@@ -447,7 +447,7 @@ def test_stores_without_a_connector_of_spark(
     assert not has_connector(spark, "gs://bucket/t")
     deltamerge.register(spark)
     spark.range(3).write.format("delta").save(path)
-    monkeypatch.setattr(as_jar, "has_connector", lambda *_: False)
+    monkeypatch.setattr(frame_calls, "has_connector", lambda *_: False)
     frame = spark.read.format("delta").load(path)
     assert "FileScan" not in physical_plan(frame)
     with pytest.raises(DeltaAnalysisException, match=r"the mode error: write .mode\("):
@@ -461,7 +461,7 @@ def test_stores_without_a_connector_of_spark(
 def test_sessions_whose_jar_goes_on(spark: SparkSession, pyspark_as_it_was: None, tmp_path: Path) -> None:
     """Another session of the process may have delta-spark: `register` leaves that to it."""
     deltamerge.register(spark)
-    as_jar._has_jar[session_identity(spark)] = True
+    served.HAS_JAR[session_identity(spark)] = True
     with pytest.raises(AnalysisException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         spark.range(1).write.format("delta").save(str(tmp_path / "t"))
     deltamerge.install_in_pyspark()

@@ -27,7 +27,8 @@ from deltamerge.scan.changes import changes_frame
 from deltamerge.scan.relation import newest_frame, table_frame
 from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.time_travel import timestamp_ms
-from deltamerge.spark.catalog import table_location
+from deltamerge.spark.catalog import table_location, whole_name
+from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_name, shown_name
@@ -313,7 +314,9 @@ class DeltaTable(TableCommands):
         """
         snapshot = self.table.snapshot()
         start = ChangeBoundary(startingVersion, self._milliseconds(startingTimestamp))
-        versions = change_range(snapshot, start, ChangeBoundary(endingVersion, self._milliseconds(endingTimestamp)))
+        end = ChangeBoundary(endingVersion, self._milliseconds(endingTimestamp))
+        allows = merge_conf(self.table.spark).changes_out_of_range
+        versions = change_range(snapshot, start, end, allows_out_of_range=allows)
         files = () if versions is None else read_change_feed(snapshot, *versions)
         return changes_frame(self.table, snapshot, files)
 
@@ -409,7 +412,7 @@ class DeltaTable(TableCommands):
         row = (
             "delta",
             metadata.id,
-            metadata.name,
+            ".".join(whole_name(self.table.spark, self.table.entry)) if self.table.entry else metadata.name,
             metadata.description,
             self.table.location,
             None if metadata.created_time is None else as_datetime(metadata.created_time),
@@ -447,7 +450,8 @@ def open_by_name(spark: SparkSession, name: str, options: StoreOptions | None = 
     Raises:
         DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
     """
-    return _opened(open_table(spark, table_location(spark, name, options), options, name))
+    table = open_table(spark, table_location(spark, name, options), options, name)
+    return _opened(replace(table, entry=tuple(parse_name(name))))
 
 
 def _opened(table: Table) -> Table:

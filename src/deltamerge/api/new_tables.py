@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -75,7 +75,7 @@ def find_place(
     exists = table_exists(known.store)
     if entry is None and location is not None and not exists:
         return Place(open_table(spark, location, options, shown), parts, location)
-    return Place(known, parts, location, has_entry=entry is not None, exists=exists)
+    return Place(replace(known, entry=parts), parts, location, has_entry=entry is not None, exists=exists)
 
 
 def create(

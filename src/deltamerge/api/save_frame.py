@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from deltamerge.api.arguments import asked_options, column_name
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.new_tables import Place, check_location, recorded
+from deltamerge.api.new_tables import Place, check_location, create, find_place, recorded
 from deltamerge.api.statements.changes import placed, with_fields_by_position
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
@@ -26,6 +27,8 @@ from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import option_transaction
+from deltamerge.write.definition import TableDefinition, as_spelled
+from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
@@ -70,7 +73,8 @@ class Save:
             names = values[0] if len(values) == 1 and isinstance(values[0], (list, tuple)) else values
             if name == "clusterBy":
                 return replace(self, cluster_by=tuple(map(parse_name, names)))
-            return replace(self, partition_by=tuple(map(column_name, names)))
+            # As delta-spark: no columns are as none named.
+            return replace(self, partition_by=tuple(map(column_name, names)) or None)
         if not values or values[0] is None:
             return self
         if name in ("format", "using"):
@@ -218,6 +222,26 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
         location=asked.options.get("path", given.get(_LOCATION)),
     )
     create_from_rows(Tables(frame.sparkSession), statement, frame, asked.notes, asked.file_options)
+
+
+def create_empty(
+    spark: SparkSession, name: str, schema: StructType | None, asked: Save, comment: str | None = None
+) -> bool:
+    """Make a table of a name without rows, or an entry for the one at a path; return whether the name was free.
+
+    Args:
+        schema: Its columns; None for those of the table at the path.
+    """
+    named = TableName.of(parse_name(name))
+    if Tables(spark).has_other_table(named):
+        return False
+    columns = StructType() if schema is None else new_schema(schema)
+    definition = TableDefinition(
+        columns, asked.partitions or (), asked.properties, comment, clustered_by=asked.cluster_by
+    )
+    place = find_place(spark, named, asked.options.get("path"))
+    create(place, as_spelled(definition), "create", requires_entry=True)
+    return True
 
 
 def insert_into(frame: DataFrame, found: DeltaTable, asked: Save) -> None:

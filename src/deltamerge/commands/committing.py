@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from deltamerge.log.actions import Action, AddFile, RemoveFile
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.catalog_columns import update_to_metadata
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
@@ -55,6 +56,7 @@ def commit_command(
         writes_checksum=conf.write_checksum_file,
     )
     commit(prepared)
+    update_to_metadata(table, prepared.actions)
 
 
 def commit_alteration(

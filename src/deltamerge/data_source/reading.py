@@ -117,7 +117,8 @@ def travelled_changes() -> DeltaAnalysisException:
 def _changed_files(request: Request, snapshot: Snapshot) -> Sequence[ChangedFile]:
     start = ChangeBoundary(request.number("startingVersion"), request.milliseconds("startingTimestamp"))
     end = ChangeBoundary(request.number("endingVersion"), request.milliseconds("endingTimestamp"))
-    versions = change_range(snapshot, start, end)
+    allows = request.conf.changes_out_of_range
+    versions = change_range(snapshot, start, end, allows_out_of_range=allows)
     return () if versions is None else read_change_feed(snapshot, *versions)
 
 

@@ -211,11 +211,17 @@ class ChangeBoundary:
     timestamp_ms: int | None = None
 
 
-def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary) -> tuple[int, int] | None:
+def change_range(
+    snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary, *, allows_out_of_range: bool = False
+) -> tuple[int, int] | None:
     """Return the first and the last version between two inclusive boundaries.
 
     A timestamp means the first version at or after it as the start, the last one not after it as the end; without
     an end it is the latest version. None where two timestamps have no version between them.
+
+    Args:
+        allows_out_of_range: Whether a start after the latest version has no changes, and an end after it is the latest
+            version. Delta: changeDataFeed.timestampOutOfRange.enabled.
     """
     _check_boundary("starting", start)
     _check_boundary("ending", end)
@@ -224,6 +230,12 @@ def change_range(snapshot: Snapshot, start: ChangeBoundary, end: ChangeBoundary)
             "DELTA_NO_START_FOR_CDC_READ", "No startingVersion or startingTimestamp provided for CDC read."
         )
     times = CommitTimes.of(snapshot, recreatable=False)
+    if allows_out_of_range:
+        latest = times.at(len(times.versions) - 1)
+        if (start.version or 0) > snapshot.version or (start.timestamp_ms or 0) > latest:
+            return None
+        if end.timestamp_ms is not None and end.timestamp_ms > latest:
+            end = ChangeBoundary(snapshot.version)
     first = start.version if start.timestamp_ms is None else first_version_from(times, start.timestamp_ms)
     assert first is not None
     if first > snapshot.version:

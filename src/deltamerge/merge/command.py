@@ -27,6 +27,7 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.merge.steps import Steps
 from deltamerge.scan.read_again import read_again
 from deltamerge.scan.table_reads import follows_table, reads_table, versions_read
+from deltamerge.spark.catalog_columns import update_columns
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.held_settings import for_merging, session_settings
@@ -184,6 +185,8 @@ def _run_once(
             _only_warning("Spark's cache of %s was not refreshed", command.table.name),
         ):
             refresh_path(spark, uri_of(store.absolute("")))
+            if changes.execution.metadata is not snapshot.metadata:
+                update_columns(command.table, changes.execution.merge.output_schema)
         with after_commit(committed.version, command.table.name):
             on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)

@@ -59,6 +59,7 @@ class MergeConf:
     preserve_null_source_structs: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs", True)
     preserve_null_structs_of_star: bool = _setting(f"{PREFIX}merge.preserveNullSourceStructs.updateStar", True)
     preserve_null_structs_of_writes: bool = _setting(f"{PREFIX}insert.preserveNullSourceStructs", True)
+    changes_out_of_range: bool = _setting(f"{PREFIX}changeDataFeed.timestampOutOfRange.enabled", False)
     optimize_write: bool | None = _setting(f"{PREFIX}optimizeWrite.enabled", None)
     optimize_write_bin_size: str = _setting(f"{PREFIX}optimizeWrite.binSize", "512m")
     auto_broadcast_join_threshold: str = _setting("spark.sql.autoBroadcastJoinThreshold", "10485760b")

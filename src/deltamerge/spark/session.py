@@ -113,8 +113,12 @@ def create_catalog_table(
     spark: SparkSession, name: str, location: str | None, schema: StructType, comment: str | None
 ) -> None:
     """Add a Delta table to the session's catalog without reading it."""
+    session: Any = spark
     if not is_connect(spark):
-        spark.catalog.createTable(name, location, "delta", schema, comment)
+        # PySpark's own call may be this library's, which makes the table.
+        java = session._jsparkSession.parseDataType(schema.json())
+        options = {} if location is None else {"path": location}
+        session._jsparkSession.catalog().createTable(name, "delta", java, comment or "", options)
         return
     # PySpark's own call fetches all of the table's rows; this is the same request, for none of them. Its modules are
     # there where a session is one of Connect.

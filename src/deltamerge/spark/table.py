@@ -71,6 +71,7 @@ class Table:
     Args:
         name: The table's name in messages: its path, URL or catalog name.
         opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
+        entry: Its name in the session's catalog; no parts where it was opened by its path.
     """
 
     spark: SparkSession
@@ -78,6 +79,7 @@ class Table:
     name: str
     opened_schema: str | None = None
     options: StoreOptions = field(default_factory=dict, repr=False, compare=False)
+    entry: tuple[str, ...] = ()
 
     @property
     def location(self) -> str:

@@ -21,6 +21,7 @@ from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.scan.read_again import read_again
 from deltamerge.scan.table_reads import reads_table, surely_reads_table
 from deltamerge.spark.catalog import without_location
+from deltamerge.spark.catalog_columns import update_columns
 from deltamerge.spark.config import CommandConf, MergeConf
 from deltamerge.spark.session import merge_conf, session_conf, settings_below
 from deltamerge.spark.table import Table
@@ -47,6 +48,7 @@ from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
 from deltamerge.write.schema_evolution import evolved_definition
 from deltamerge.write.stale_rows import refuse_stale_rows
+from deltamerge.write.stored_schema import schema_to_write
 from deltamerge.write.table_commits import (
     Destination,
     HistoryEntry,
@@ -125,6 +127,7 @@ def create_table(
     entry = _created(mode, "" if rows is None else " AS SELECT", definition)
     if rows is None:
         commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
+        update_columns(table, definition.schema)
     else:
         asked = FrameWrite("error", notes=notes, file_options=file_options)
         _write_definition(table, rows, before, definition, asked, entry, on_commit)
@@ -346,6 +349,7 @@ def _write_definition(
         version = commit_definition(
             destination, before, definition, written, named, asked.mode, entry, overwrites=overwrites
         )
+    update_columns(table, definition.schema)
     on_commit(definition.properties, written.files)
     return version
 
@@ -390,6 +394,8 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
             asked.data_change,
         )
         version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
+    if definition.schema != schema_to_write(snapshot):
+        update_columns(table, definition.schema)
     on_commit(definition.properties, written.files)
     return version
 

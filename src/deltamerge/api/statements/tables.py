@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ class Tables:
         location = delta_location(self.spark, parts, self.options)
         if location is None:
             return None
-        return DeltaTable(open_table(self.spark, location, self.options, ".".join(parts)))
+        return DeltaTable(replace(open_table(self.spark, location, self.options, ".".join(parts)), entry=tuple(parts)))
 
     def is_forgotten(self, parts: Sequence[str], path: str) -> bool:
         """Return whether there is a Delta table at a path, of whose name the catalog knows nothing."""

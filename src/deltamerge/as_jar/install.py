@@ -1,0 +1,179 @@
+"""Which methods of PySpark's classes are replaced, and by what."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.catalog import Catalog
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
+from pyspark.sql.session import SparkSession as PySparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
+
+from deltamerge.api.load_frame import Load
+from deltamerge.api.register import ON_DEMAND, register_source
+from deltamerge.api.save_frame import Save
+from deltamerge.as_delta import install_as_delta
+from deltamerge.as_jar import frame_calls, session_calls, stream_calls
+from deltamerge.as_jar.recorded import Call, record, replace_method
+from deltamerge.as_jar.served import REPLACES_JARS, registered
+from deltamerge.spark.data_source import drop_missing_catalog
+
+_MARK = "_deltamerge_installed"
+
+
+def install_in_pyspark() -> None:
+    """Let a script written for delta-spark's JAR run unchanged, on classic Spark and over Connect.
+
+    A script needs this call before its other imports and nothing else:
+
+    - ``import delta`` and ``delta.tables`` mean this package; see `deltamerge.install_as_delta`.
+    - ``spark.sql`` runs Delta's statements by `deltamerge.sql`, also with values between braces.
+    - ``spark.read`` and ``spark.table`` return the frames of `DeltaTable.toDF`, `DeltaTable.at` and
+      `DeltaTable.changes`.
+    - ``df.write`` takes every save mode, ``partitionBy``, ``saveAsTable`` and ``insertInto``; ``df.writeTo`` and
+      ``df.mergeInto`` all of their calls.
+    - Streams read and write tables by path and by name.
+    - A session gets the source of `deltamerge.register` when its builder returns it, or as soon as a stream or the
+      catalog needs it; a stream takes the settings that the session has when it begins.
+    - ``spark.sql.catalog.spark_catalog`` is unset if it names delta-spark's class and there is no such class.
+
+    Calls that do not concern a Delta table go to PySpark as before. This replaces methods of PySpark's classes.
+
+    Raises:
+        ImportError: delta-spark's own package is imported already.
+    """
+    install_as_delta()
+    REPLACES_JARS.set()
+    _replace_calls()
+    active = PySparkSession.getActiveSession()
+    if active is not None:
+        drop_missing_catalog(active)
+
+
+def register(spark: SparkSession) -> bool:
+    """Let PySpark's own calls read and write Delta tables: ``format("delta")``, ``spark.sql`` and the catalog.
+
+    This does for a script whose imports name this package what `install_in_pyspark` does for one that imports
+    delta-spark: the calls are those listed there. If a JAR already provides a data source named ``delta``, that one
+    stays, and this call only warns.
+
+    Streams, and reads with a schema or with options ``fs.*``, are done by a data source in Python, which keeps the
+    settings that the session has now (its time zone, Delta's settings, the credentials of ``spark.hadoop.fs.*``); call
+    this again when they have changed. Spark runs a part of it in a Python worker next to its driver, where this package
+    must be installed (over Spark Connect on the server); executors need only PyArrow. On Spark 4.1 and later
+    ``spark.sql.python.filterPushdown.enabled`` is turned on, also where that is false.
+
+    Args:
+        spark: The session that gets the data source. In the other sessions of the process calls on Delta tables are
+            this library's, too, unless they have a JAR's source.
+
+    Returns:
+        Whether the source is this library's; False if a JAR provides it.
+    """
+    if not register_source(spark):
+        return False
+    registered(spark)
+    _replace_calls()
+    return True
+
+
+def _replace_calls() -> None:
+    ON_DEMAND.set()
+    for found in _classes():
+        if not hasattr(found.session, _MARK):
+            setattr(found.session, _MARK, True)
+            _install(found)
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """PySpark's classes, of classic Spark or of Connect."""
+
+    session: Any
+    catalog: Any
+    frame: Any
+    reader: Any
+    writer: Any
+    writer_v2: Any
+    stream_reader: Any
+    stream_writer: Any
+
+
+def _classes() -> list[_Classes]:
+    classic = _Classes(
+        PySparkSession,
+        Catalog,
+        ClassicDataFrame,
+        DataFrameReader,
+        DataFrameWriter,
+        DataFrameWriterV2,
+        DataStreamReader,
+        DataStreamWriter,
+    )
+    try:
+        session, catalog, frames, batch, streams = (
+            import_module(f"pyspark.sql.connect.{name}")
+            for name in ("session", "catalog", "dataframe", "readwriter", "streaming.readwriter")
+        )
+    except ImportError:
+        # Without Connect's packages.
+        return [classic]
+    connect = _Classes(
+        session.SparkSession,
+        catalog.Catalog,
+        frames.DataFrame,
+        batch.DataFrameReader,
+        batch.DataFrameWriter,
+        batch.DataFrameWriterV2,
+        streams.DataStreamReader,
+        streams.DataStreamWriter,
+    )
+    return [classic, connect]
+
+
+def _install(found: _Classes) -> None:
+    recorded = {
+        (found.reader, Load): ("format", "option", "options", "schema"),
+        (found.writer, Save): ("format", "mode", "partitionBy", "option", "options", "clusterBy"),
+        (found.writer_v2, Save): ("using", "partitionedBy", "option", "options", "clusterBy", "tableProperty"),
+        (found.stream_writer, Save): ("format", "partitionBy", "option", "options", "clusterBy"),
+    }
+    for (of, state), names in recorded.items():
+        for name in names:
+            replace_method(of, name, functools.partial(record, name, state))
+    dynamic = {"partitionOverwriteMode": "dynamic"}
+    replaced: dict[Any, dict[str, Call]] = {
+        found.session: {"sql": session_calls.run_sql, "table": session_calls.table},
+        found.session.Builder: {"getOrCreate": session_calls.get_or_create},
+        found.catalog: {"createTable": session_calls.create_table},
+        found.frame: {"mergeInto": frame_calls.merge_into},
+        found.reader: {"load": frame_calls.load, "table": frame_calls.reader_table},
+        found.writer: {
+            "save": frame_calls.save,
+            "saveAsTable": frame_calls.save_as_named,
+            "insertInto": frame_calls.insert_into_named,
+        },
+        found.writer_v2: {
+            "__init__": frame_calls.keep_name,
+            "create": functools.partial(frame_calls.create, "create"),
+            "replace": functools.partial(frame_calls.create, "replace"),
+            "createOrReplace": functools.partial(frame_calls.create, "create_or_replace"),
+            "append": functools.partial(frame_calls.change, {}),
+            "overwritePartitions": functools.partial(frame_calls.change, dynamic),
+            "overwrite": frame_calls.overwrite,
+        },
+        found.stream_reader: {"format": stream_calls.format_of_stream, "table": stream_calls.read_table},
+        found.stream_writer: {
+            "format": stream_calls.format_of_stream,
+            "start": stream_calls.start,
+            "toTable": stream_calls.to_table,
+        },
+    }
+    for of, calls in replaced.items():
+        for name, call in calls.items():
+            replace_method(of, name, call)

@@ -1,0 +1,42 @@
+"""What the calls on a reader or writer of PySpark asked for so far."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from deltamerge.api.load_frame import Load
+from deltamerge.api.save_frame import Save
+
+Original: TypeAlias = Callable[..., Any]
+Call: TypeAlias = Callable[..., Any]
+"""What takes a method's place: it gets the original before the arguments."""
+
+_STATE = "_deltamerge_asked"
+_State = TypeVar("_State", Load, Save)
+
+
+def replace_method(of: Any, name: str, call: Call) -> None:  # noqa: ANN401
+    """Replace a method by a function that gets the original one before its arguments."""
+    original = getattr(of, name)
+
+    @functools.wraps(original)
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return call(original, self, *args, **kwargs)
+
+    setattr(of, name, method)
+
+
+def record(name: str, state: type[Load | Save], original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    setattr(self, _STATE, getattr(self, _STATE, state()).with_call(name, args, kwargs))
+    return original(self, *args, **kwargs)
+
+
+def asked_of(call: Any, asked: _State, given: Mapping[str, Any], options: Mapping[str, Any]) -> _State:  # noqa: ANN401
+    """Return what a reader or writer was asked for, by its calls so far and this one."""
+    asked = getattr(call, _STATE, asked)
+    for name, value in given.items():
+        if value is not None:
+            asked = asked.with_call(name, (value,), {})
+    return asked.with_call("options", (), options)

@@ -1,0 +1,71 @@
+"""PySpark's calls on a session: ``sql``, ``table``, its builder and its catalog."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from deltamerge.api.load_frame import Load, load_table
+from deltamerge.api.run_sql import formatted_sql, sql
+from deltamerge.api.save_frame import Save, create_empty
+from deltamerge.as_jar.recorded import Original
+from deltamerge.as_jar.served import REGISTERED, REPLACES_JARS, is_delta, is_served, register_once
+from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar
+
+_Frames: TypeAlias = Callable[..., DataFrame]
+_USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
+_thread = threading.local()
+
+
+def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401
+    if getattr(_thread, "is_inside", False) or not is_served(self):
+        return original(self, sqlQuery, args, **kwargs)
+    _thread.is_inside = True
+    try:
+        if _USES_SOURCE.search(sqlQuery):
+            register_once(self)
+        if not kwargs:
+            return sql(self, sqlQuery, args)
+        found = formatted_sql(self, sqlQuery, args, kwargs)
+        return original(self, sqlQuery, args, **kwargs) if found is None else found
+    finally:
+        _thread.is_inside = False
+
+
+def table(original: Original, self: SparkSession, /, tableName: str) -> DataFrame:
+    found = load_table(self, tableName, Load()) if isinstance(tableName, str) and is_served(self) else None
+    return original(self, tableName) if found is None else found
+
+
+def get_or_create(original: Original, self: Any) -> SparkSession:  # noqa: ANN401
+    """Return a session that has the source, which Spark itself resolves views and its catalog's calls by."""
+    session: SparkSession = original(self)
+    drop_missing_catalog(session)
+    if REPLACES_JARS.is_set() and session not in REGISTERED and not has_source_of_jar(session):
+        register_once(session)
+    return session
+
+
+def create_table(
+    original: _Frames,
+    self: Any,  # noqa: ANN401
+    /,
+    tableName: str,
+    path: str | None = None,
+    source: str | None = None,
+    schema: StructType | None = None,
+    description: str | None = None,
+    **options: str,
+) -> DataFrame:
+    """Make a Delta table, or an entry of the catalog for one that is there."""
+    spark: SparkSession = self._sparkSession
+    if not is_delta(spark, (source or "").lower()):
+        return original(self, tableName, path, source, schema, description, **options)
+    asked = Save().with_call("options", (), {**options, "path": path})
+    create_empty(spark, tableName, schema, asked, description)
+    return spark.table(tableName)
