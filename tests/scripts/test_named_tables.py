@@ -1,4 +1,4 @@
-"""Tables by their names in PySpark's own calls: streams, views, and what the catalog shows."""
+"""Tables by their names in PySpark's own calls: streams, and what the catalog shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from deltalake import DeltaTable as DeltaRs
 from pyspark.sql.types import LongType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.spark.session import is_connect
 from deltamerge.tables import DeltaTable
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def dropped(installed: SparkSession) -> Any:
     yield installed
-    for name in ("w_view", "w2_view"):
-        installed.sql(f"DROP VIEW IF EXISTS {name}")
     for name in ("named_from", "named_into", "named_made"):
         installed.sql(f"DROP TABLE IF EXISTS {name}")
 
@@ -59,29 +56,6 @@ def test_tables_of_the_catalogs_own_call(dropped: SparkSession, tmp_path: Path) 
     assert [c.name for c in spark.catalog.listColumns("named_into")] == ["id"]
     with pytest.raises(DeltaAnalysisException, match="DELTA_TABLE_ALREADY_EXISTS"):
         spark.catalog.createTable("named_made", source="delta", schema=schema)
-
-
-def test_views_see_the_columns_of_now(dropped: SparkSession) -> None:
-    spark = dropped
-    if is_connect(spark):
-        pytest.skip("Spark Connect has no call that changes the catalog's columns")
-    spark.sql("CREATE TABLE named_made USING delta AS SELECT 1 AS a")
-    spark.sql("CREATE VIEW w_view AS SELECT a FROM named_made")
-    spark.sql("ALTER TABLE named_made ADD COLUMNS (b INT)")
-    spark.sql("CREATE VIEW w2_view AS SELECT b FROM named_made")
-    assert rows(spark.table("w_view")) == [(1,)]
-    assert rows(spark.sql("SELECT * FROM w2_view")) == [(None,)]
-    spark.sql("CREATE OR REPLACE TABLE named_made USING delta AS SELECT 5 AS a, 'x' AS b, 2 AS c")
-    assert rows(spark.table("w_view")) == [(5,)]
-    source = spark.sql("SELECT 6 AS a, 7 AS d")
-    merge = DeltaTable.forName(spark, "named_made").alias("t").merge(source.alias("s"), "t.a = s.a")
-    merge.withSchemaEvolution().whenNotMatchedInsertAll().execute()
-    more = spark.sql("SELECT 8 AS a, 9L AS e").write.format("delta").mode("append")
-    more.option("mergeSchema", True).saveAsTable("named_made")
-    assert [c.name for c in spark.catalog.listColumns("named_made")] == ["a", "b", "c", "d", "e"]
-    assert rows(spark.table("w_view")) == [(5,), (6,), (8,)]
-    ((shown,),) = rows(spark.sql("SHOW CREATE TABLE named_made"))
-    assert "e BIGINT" in shown
 
 
 def test_what_details_call_a_table(dropped: SparkSession, tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def to_table(original: Original, self: Any, /, tableName: str, *args: Any, **kwa
     if asked.partition_by:
         self.partitionBy(*asked.partition_by)
     of_query = {name: given.get(name) for name in ("outputMode", "queryName")}
-    path = found.table.store.absolute("")
-    return self.format("delta").start(**{**options, "path": path}, **of_query)
+    self.format("delta").options(**{**options, "path": found.table.store.absolute("")})
+    return self.start(**of_query)
 
 
 def _frame(writer: Any) -> DataFrame:  # noqa: ANN401
