@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.tables import DeltaTable
@@ -93,3 +97,74 @@ def test_changes_after_the_last_commit(installed: SparkSession, tmp_path: Path, 
         assert late.option("endingTimestamp", "2999-01-01").load(path).count() == 3
     finally:
         spark.conf.unset(key)
+
+
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_partitions(dropped: SparkSession, tmp_path: Path, mapping: str) -> None:
+    spark, path = dropped, str(tmp_path / "t")
+    days = "SELECT * FROM VALUES (1L, DATE'2024-01-01', 'a b'), (2L, DATE'2024-01-02', NULL) AS t(id, day, p)"
+    spark.sql(
+        f"CREATE TABLE named_made USING delta PARTITIONED BY (day, p) LOCATION '{path}' "
+        f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}') AS {days}"
+    )
+    first, second = (dt.date(2024, 1, 1), "a b"), (dt.date(2024, 1, 2), None)
+    assert spark.sql("SHOW PARTITIONS named_made").columns == ["day", "p"]
+    assert set(map(tuple, spark.sql(f"SHOW PARTITIONS delta.`{path}`").collect())) == {first, second}
+    assert rows(spark.sql("SHOW PARTITIONS named_made PARTITION (day = '2024-01-01')")) == [first]
+    with pytest.raises(DeltaAnalysisException, match="DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE"):
+        spark.sql("CREATE TABLE named_into USING delta AS SELECT 1 AS a")
+        spark.sql("SHOW PARTITIONS named_into")
+    if mapping == "none":
+        reader = spark.read.format("delta")
+        assert rows(reader.load(f"{path}/day=2024-01-01")) == [(1, *first)]
+        assert rows(reader.load(f"{path}/day=2024-01-02/p=__HIVE_DEFAULT_PARTITION__")) == [(2, *second)]
+
+
+def test_names_that_queries_compute(dropped: SparkSession, tmp_path: Path) -> None:
+    spark, path = dropped, str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE named_made USING delta LOCATION '{path}' AS SELECT 1 AS a")
+    spark.sql("ALTER TABLE named_made ADD COLUMNS (b INT)")
+    for name in ("default.named_made", f"delta.`{path}`"):
+        assert rows(spark.sql("SELECT a, b FROM IDENTIFIER(:name) AS n", {"name": name})) == [(1, None)]
+        assert rows(spark.sql(f"SELECT n.a FROM IDENTIFIER('{name}') n")) == [(1,)]
+    described = spark.sql(f"DESCRIBE QUERY SELECT b FROM delta.`{path}`")
+    assert [row["col_name"] for row in described.collect()] == ["b"]
+    spark.sql(f"REFRESH TABLE delta.`{path}`")
+    spark.sql("REFRESH TABLE named_made")
+    spark.sql("DECLARE OR REPLACE VARIABLE latest INT")
+    spark.sql(f"SET VAR latest = (SELECT max(a) FROM delta.`{path}`)")
+    assert rows(spark.sql("SELECT latest")) == [(1,)]
+
+
+def test_columns_of_type_void(installed: SparkSession, tmp_path: Path) -> None:
+    """What ``lit(None)`` makes: files lack it, and the first write that knows a type gives it to the column."""
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(2).withColumn("note", F.lit(None)).write.format("delta").save(path)
+    assert {tuple(pq.read_schema(file).names) for file in Path(path).glob("**/*.parquet")} == {("id",)}
+    assert rows(spark.read.format("delta").load(path)) == [(0, None), (1, None)]
+    spark.sql("SELECT 2L AS id, NULL AS note").write.format("delta").mode("append").save(path)
+    typed = spark.sql("SELECT 3L AS id, 'x' AS note").write.format("delta").mode("append")
+    typed.option("mergeSchema", True).save(path)
+    found = spark.read.format("delta").load(path)
+    assert found.schema["note"].dataType == StringType()
+    assert set(map(tuple, found.collect())) == {(0, None), (1, None), (2, None), (3, "x")}
+    merged = str(tmp_path / "merged")
+    spark.range(2).withColumn("note", F.lit(None)).write.format("delta").save(merged)
+    spark.sql(
+        f"MERGE WITH SCHEMA EVOLUTION INTO delta.`{merged}` t USING (SELECT 1L AS id, 'y' AS note) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET *"
+    )
+    assert set(map(tuple, spark.read.format("delta").load(merged).collect())) == {(0, None), (1, "y")}
+
+
+def test_columns_of_applications_types(installed: SparkSession, tmp_path: Path) -> None:
+    """Vectors of Spark ML."""
+    spark, path = installed, str(tmp_path / "t")
+    vectors = [(1, Vectors.dense([1.0, 2.0])), (2, Vectors.sparse(3, [1], [5.0]))]
+    spark.createDataFrame(vectors, ["id", "f"]).write.format("delta").save(path)
+    source = spark.createDataFrame([(2, Vectors.dense([9.0])), (3, Vectors.dense([7.0]))], ["id", "f"])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    DeltaTable.forPath(spark, path).delete("id = 3")
+    found = {row["id"]: row["f"].toArray().tolist() for row in spark.read.format("delta").load(path).collect()}
+    assert found == {1: [1.0, 2.0], 2: [9.0]}

@@ -14,10 +14,12 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.data_source.reading import reads_changes, travelled_changes
 from deltamerge.data_source.request import Request
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_name, quote
 from deltamerge.sql.relations import at_suffix
 from deltamerge.sql.statements.ast import TableName, TimeTravel
+from deltamerge.workers.partition_names import split_partition
 
 _TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
 
@@ -54,6 +56,9 @@ class Load:
 
 def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
     """Read the table at a path, which may end in ``@v3`` or in ``@`` and a timestamp."""
+    of_partition = _partition(spark, path, asked)
+    if of_partition is not None:
+        return of_partition
     base, version, timestamp = at_suffix(path)
     if (version is None and timestamp is None) or DeltaTable.isDeltaTable(spark, path):
         return _frame(DeltaTable.forPath(spark, path), asked)
@@ -63,6 +68,21 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
             f"Cannot specify time travel in multiple formats: leave out the options, or what follows {base}.",
         )
     return Tables(spark).version(DeltaTable.forPath(spark, base), TimeTravel(version, timestamp))
+
+
+def _partition(spark: SparkSession, path: str, asked: Load) -> DataFrame | None:
+    """Read the partition whose folder is named; None where a path is no such folder. Delta: parsePathIdentifier."""
+    root, values = split_partition(path)
+    if not values or DeltaTable.isDeltaTable(spark, path) or not DeltaTable.isDeltaTable(spark, root):
+        return None
+    table = DeltaTable.forPath(spark, root)
+    if not values.keys() <= set(table.table.snapshot().metadata.partition_columns):
+        return None
+    frame = _frame(table, asked)
+    for name, value in values.items():
+        column = F.col(quote(name))
+        frame = frame.where(column.isNull() if value is None else column == F.lit(value))
+    return frame
 
 
 def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:

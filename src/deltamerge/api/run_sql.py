@@ -26,6 +26,7 @@ from deltamerge.api.statements.descriptions import (
     run_describe_detail,
     run_describe_history,
     run_show_columns,
+    run_show_partitions,
     run_show_properties,
 )
 from deltamerge.api.statements.maintenance import run_alter
@@ -164,6 +165,8 @@ _ON_TABLE: Mapping[type, Callable[[Tables, DeltaTable, Any], DataFrame]] = {
     ast.DescribeTable: run_describe,
     ast.ShowProperties: run_show_properties,
     ast.ShowColumns: run_show_columns,
+    ast.ShowPartitions: run_show_partitions,
+    ast.RefreshTable: maintenance.run_refresh,
     ast.AlterTable: run_alter,
 }
 """Statements about one table: where it is no Delta table, Spark runs them."""

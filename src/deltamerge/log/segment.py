@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException, DeltaTableNotFoundException
 from deltamerge.storage.store import Store, StoredFile
-from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
+from deltamerge.workers.partition_names import split_partition
 
 LOG_FOLDER = "_delta_log"
 LAST_CHECKPOINT = f"{LOG_FOLDER}/_last_checkpoint"
@@ -261,14 +261,10 @@ def table_not_found(store: Store) -> DeltaTableNotFoundException:
 
 def _partition_hint(path: str) -> str:
     """Return how to read a partition, where a path looks like one of a table's partitions."""
-    root, values = path.rstrip("/"), list[str]()
-    while "=" in root.rpartition("/")[2]:
-        root, _, folder = root.rpartition("/")
-        name, _, value = map(unescape_path_name, folder.partition("="))
-        values.insert(0, f"{name} IS NULL" if value == NULL_PARTITION else f"{name} = '{value}'")
+    root, values = split_partition(path)
     if not values:
         return ""
-    condition = " AND ".join(values)
+    condition = " AND ".join(f"{n} IS NULL" if value is None else f"{n} = '{value}'" for n, value in values.items())
     return (
         f" If {root} is the table and this is a partition of it: "
         f"spark.read.format('delta').load('{root}').where(\"{condition}\")."

@@ -159,7 +159,12 @@ class _FileColumns:
 
     def logical(self) -> dict[str, Column]:
         """Each column's value by its name in the table."""
-        return {f.name: as_logical(F.col(quote(found.name)), f, self.mode) for f, found in self.named}
+        return {
+            f.name: F.lit(None).alias(f.name)
+            if isinstance(f.dataType, T.NullType)
+            else as_logical(F.col(quote(found.name)), f, self.mode)
+            for f, found in self.named
+        }
 
 
 def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
@@ -197,7 +202,8 @@ def _read(
     reader = table.spark.read.options(ignoreCorruptFiles=False, ignoreMissingFiles=False)
     if conf_value(table.spark, _CHECKSUMS) is None:
         reader = reader.option(_CHECKSUMS, True)
-    reader = reader.options(**columns.marks).schema(T.StructType(list(fields)))
+    in_files = [f for f in fields if not isinstance(f.dataType, T.NullType)]
+    reader = reader.options(**columns.marks).schema(T.StructType(in_files))
     if base_path is not None:
         reader = reader.option("basePath", uri_of(base_path))
     with naming_missing_files(table.name):

@@ -186,6 +186,29 @@ def travels_by_parameter(sql: str) -> bool:
     return any(token.text in (":", "?") for value in values for token in value)
 
 
+def names_by_parameter(sql: str) -> bool:
+    """Return whether a relation is named by ``IDENTIFIER`` and a parameter."""
+    return any(any(token.text in (":", "?") for token in argument) for _, argument in _identifier_calls(tokenize(sql)))
+
+
+def with_plain_names(sql: str) -> str:
+    """Return a query in which relations that ``IDENTIFIER('db.tbl')`` names are named so."""
+    names = {
+        span: string_value(argument[0].text)
+        for span, argument in _identifier_calls(tokenize(sql))
+        if [token.kind for token in argument] == [Kind.STRING]
+    }
+    return replace_references(sql, names)
+
+
+def _identifier_calls(tokens: tuple[Token, ...]) -> Iterator[tuple[Span, tuple[Token, ...]]]:
+    for start in _relation_places(tokens):
+        bracket = start + 1
+        if tokens[start].upper == "IDENTIFIER" and bracket < len(tokens) and tokens[bracket].text == "(":
+            end = closing(tokens, bracket)
+            yield slice_of(tokens[start : end + 1]), tokens[bracket + 1 : end]
+
+
 _NO_ALIAS = _AFTER_FROM | words(
     "ON USING JOIN INNER LEFT RIGHT FULL OUTER CROSS SEMI ANTI NATURAL LATERAL PIVOT UNPIVOT TABLESAMPLE FROM"
 )

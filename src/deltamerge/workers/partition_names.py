@@ -31,6 +31,17 @@ def unescape_path_name(string: str) -> str:
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda match: chr(int(match.group(1), 16)), string)
 
 
+def split_partition(path: str) -> tuple[str, dict[str, str | None]]:
+    """Return a folder's path without the partition folders at its end, and the values that these name."""
+    root, values = path.rstrip("/"), dict[str, str | None]()
+    while "=" in root.rpartition("/")[2]:
+        root, _, folder = root.rpartition("/")
+        name, _, spelled = folder.partition("=")
+        value = None if spelled == NULL_PARTITION else unescape_path_name(spelled)
+        values = {unescape_path_name(name): value, **values}
+    return root, values
+
+
 def without_empty(column: Any) -> Any:  # noqa: ANN401
     """Return a partition column's values with NULL for an empty string, which the log cannot tell from it."""
     if not (

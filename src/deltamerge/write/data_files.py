@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, NullType, StringType, StructField, StructType
 
 from deltamerge.exceptions import CommitStateUnknownException, DeltaTableException
 from deltamerge.log.actions import AddCDCFile, AddFile
@@ -346,6 +346,8 @@ def _physical(target: WriteTarget) -> list[Column]:
         if f.name in partition_columns
         else as_physical(without_length(F.col(quote(f.name)), f), f, target.mode)
         for f in fields
+        # Delta: SchemaUtils.dropNullTypeColumns.
+        if not isinstance(f.dataType, NullType)
     ]
 
 

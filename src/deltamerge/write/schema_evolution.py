@@ -123,6 +123,8 @@ class _Merging:
                 self.type(target.valueType, source.valueType, (*above, "value")),
                 target.valueContainsNull,
             )
+        if isinstance(target, T.NullType):
+            return source
         nested = (T.StructType, T.ArrayType, T.MapType)
         if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, T.NullType):
             raise _incompatible(target, source, above)

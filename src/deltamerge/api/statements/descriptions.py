@@ -7,10 +7,14 @@ from pyspark.sql import DataFrame
 from deltamerge.api.delta_table import DeltaTable, other_detail
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.tables import Tables
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.protocol import reader_features, writer_features
+from deltamerge.scan.column_mapping import physical_field
+from deltamerge.scan.target import partition_value
+from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote_name, shown_name
+from deltamerge.sql.names import quote, quote_name, shown_name
 from deltamerge.sql.statements import ast
 
 _COLUMNS = "col_name STRING, data_type STRING, comment STRING"
@@ -89,3 +93,24 @@ def run_show_properties(tables: Tables, found: DeltaTable, statement: ast.ShowPr
 def run_show_columns(tables: Tables, found: DeltaTable, _: ast.ShowColumns) -> DataFrame:
     names = [(name,) for name in spark_schema(found.table.snapshot()).names]
     return frames.table(tables.spark, names, "col_name STRING")
+
+
+def run_show_partitions(tables: Tables, found: DeltaTable, statement: ast.ShowPartitions) -> DataFrame:
+    """Return the partitions that have files, a column for each of their columns. Delta: ShowDeltaPartitionsCommand."""
+    snapshot = found.table.snapshot()
+    by_name = {field.name: field for field in spark_schema(snapshot).fields}
+    fields = [by_name[name] for name in snapshot.metadata.partition_columns]
+    if not fields:
+        raise DeltaAnalysisException(
+            "DELTA_SHOW_PARTITION_IN_NON_PARTITIONED_TABLE",
+            f"SHOW PARTITIONS is not allowed on a table that is not partitioned: {found.table.name}.",
+            parameters={"tableName": found.table.name},
+        )
+    stored = [physical_field(field, snapshot.mapping_mode).name for field in fields]
+    values = {tuple(file.partition_values.get(name) for name in stored) for file in snapshot.files.add_files()}
+    schema = ", ".join(f"{quote(field.name)} STRING" for field in fields)
+    rows = frames.table(tables.spark, sorted(values, key=repr), schema)
+    typed = rows.select(*(partition_value(F.col(quote(f.name)), f.dataType).alias(f.name) for f in fields))
+    for name, value in statement.partition:
+        typed = typed.where(F.col(quote(name)).eqNullSafe(F.expr(value)))
+    return typed

@@ -29,6 +29,7 @@ from deltamerge.commands.optimize import optimize, purge
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.scan.time_travel import expression_ms
+from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.table import Table
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.names import quote_name
@@ -68,6 +69,12 @@ def run_restore(tables: Tables, statement: Restore, _: str) -> DataFrame:
 
 def run_convert(tables: Tables, statement: Convert, _: str) -> DataFrame:
     DeltaTable.convertToDelta(tables.spark, quote_name(statement.parts), statement.partition_columns)
+    return frames.nothing(tables.spark)
+
+
+def run_refresh(tables: Tables, found: DeltaTable, _: ast.RefreshTable) -> DataFrame:
+    """Let Spark read anew what it has cached of a table, whose log is always read anew."""
+    refresh_path(tables.spark, found.table.location)
     return frames.nothing(tables.spark)
 
 

@@ -20,9 +20,11 @@ from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
     TableReference,
     find_table_references,
+    names_by_parameter,
     relation_names,
     replace_references,
     travels_by_parameter,
+    with_plain_names,
 )
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.sql.tokens import tokenize
@@ -37,8 +39,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
         args: The values of parameters, as `SparkSession.sql` takes them.
         given: Frames that the SQL names, by names that are nothing else in it.
     """
-    if args and travels_by_parameter(sql):
+    if args and (travels_by_parameter(sql) or names_by_parameter(sql)):
         sql, args = bind_parameters(sql, args), None
+    sql = with_plain_names(sql)
     named = _named(tables, sql)
     references = find_table_references(sql, named)
     newest: dict[str, DataFrame] = {}
@@ -94,7 +97,10 @@ def _cache(tables: Tables, cached: _Cached, args: Any, given: Mapping[str, DataF
         raise
 
 
-_WITH_QUERIES = frozenset({"SELECT", "WITH", "FROM", "TABLE", "VALUES", "(", "INSERT", "CREATE", "EXPLAIN", "CACHE"})
+_WITH_QUERIES = frozenset({
+    "SELECT", "WITH", "FROM", "TABLE", "VALUES", "(", "INSERT", "CREATE", "EXPLAIN", "CACHE",
+    "DESCRIBE", "DESC", "SET", "DECLARE",
+})  # fmt: skip
 
 
 def reads_tables(sql: str) -> bool:

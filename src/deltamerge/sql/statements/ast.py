@@ -202,6 +202,21 @@ class ShowColumns:
 
 
 @dataclass(frozen=True)
+class ShowPartitions:
+    """``SHOW PARTITIONS table [PARTITION (…)]``: the values that columns shall have, as SQL."""
+
+    table: TableName
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class RefreshTable:
+    """``REFRESH TABLE delta.`path` ``."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
 class Convert:
     """``CONVERT TO DELTA parquet.`path` [PARTITIONED BY (…)]``; the columns are DDL."""
 
@@ -447,6 +462,8 @@ Statement: TypeAlias = (
     | DescribeTable
     | ShowProperties
     | ShowColumns
+    | ShowPartitions
+    | RefreshTable
     | Convert
     | Generate
     | CreateTable

@@ -10,7 +10,7 @@ from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.merge_clause_parser import read_assignments
 from deltamerge.sql.relations import replace_references
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, TruncateTable, UpdateRows
-from deltamerge.sql.statements.parts import read_alias, read_end, read_rest, read_table, read_where
+from deltamerge.sql.statements.parts import read_alias, read_end, read_partition, read_rest, read_table, read_where
 from deltamerge.sql.tokens import closing, tokenize
 
 _QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH", "MAP", "REDUCE")
@@ -42,7 +42,7 @@ def read_truncate(cursor: Cursor) -> TruncateTable:
     table = read_table(cursor, "TRUNCATE TABLE")
     of_partition = cursor.peek() == "PARTITION"
     if of_partition:
-        _read_partition(cursor, "TRUNCATE TABLE")
+        read_partition(cursor, "TRUNCATE TABLE")
     read_end(cursor, "TRUNCATE TABLE")
     return TruncateTable(table, of_partition)
 
@@ -57,7 +57,7 @@ def read_insert(cursor: Cursor) -> InsertRows:
     if cursor.peek() == "TABLE" and cursor.peek(1) not in (".", *_QUERIES, "("):
         cursor.index += 1
     table = read_table(cursor, where)
-    partition = _read_partition(cursor, where) if cursor.peek() == "PARTITION" else ()
+    partition = read_partition(cursor, where) if cursor.peek() == "PARTITION" else ()
     if_not_exists = cursor.accept("IF")
     if if_not_exists:
         cursor.expect(where, "NOT", "EXISTS")
@@ -76,17 +76,6 @@ def read_insert(cursor: Cursor) -> InsertRows:
     return InsertRows(
         table, overwrites, query, columns, by_name, partition, replace_where, evolves, if_not_exists=if_not_exists
     )
-
-
-def _read_partition(cursor: Cursor, where: str) -> tuple[tuple[str, str | None], ...]:
-    where = f"{where} PARTITION"
-
-    def column() -> tuple[str, str | None]:
-        name = ".".join(cursor.name(where, "a partition column"))
-        return name, cursor.expression(where, "a value", ",").text if cursor.accept("=") else None
-
-    cursor.expect(where, "PARTITION")
-    return cursor.in_brackets(where, column)
 
 
 def with_defaults(query: str, defaults: Sequence[str | None]) -> str:

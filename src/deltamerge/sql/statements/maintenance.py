@@ -10,6 +10,7 @@ from deltamerge.sql.statements.parts import (
     read_integer,
     read_key,
     read_name,
+    read_partition,
     read_string,
     read_table,
     read_time_travel,
@@ -129,7 +130,20 @@ def read_show(cursor: Cursor) -> ast.Statement | None:
         cursor.index += 1
         table = read_table(cursor, "SHOW COLUMNS")
         return ast.ShowColumns(table) if cursor.peek() in ("", ";") else None
+    if cursor.accept("PARTITIONS"):
+        table = read_table(cursor, "SHOW PARTITIONS")
+        spec = read_partition(cursor, "SHOW PARTITIONS") if cursor.peek() == "PARTITION" else ()
+        wanted = tuple((name, value) for name, value in spec if value is not None)
+        return ast.ShowPartitions(table, wanted) if cursor.peek() in ("", ";") else None
     return None
+
+
+def read_refresh(cursor: Cursor) -> ast.RefreshTable | None:
+    cursor.index += 1
+    if not cursor.accept("TABLE"):
+        return None
+    table = read_table(cursor, "REFRESH TABLE")
+    return ast.RefreshTable(table) if cursor.peek() in ("", ";") else None
 
 
 def read_convert(cursor: Cursor) -> ast.Convert:

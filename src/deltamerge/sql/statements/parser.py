@@ -64,6 +64,7 @@ _READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {
     "DESCRIBE": maintenance.read_describe,
     "DESC": maintenance.read_describe,
     "SHOW": maintenance.read_show,
+    "REFRESH": maintenance.read_refresh,
     "CONVERT": maintenance.read_convert,
     "GENERATE": maintenance.read_generate,
     "CREATE": read_create,

@@ -149,3 +149,14 @@ def read_end(cursor: Cursor, where: str) -> None:
         pass
     if cursor.token is not None:
         cursor.fail(where, ["the end of the statement"])
+
+
+def read_partition(cursor: Cursor, where: str) -> tuple[tuple[str, str | None], ...]:
+    where = f"{where} PARTITION"
+
+    def column() -> tuple[str, str | None]:
+        name = ".".join(cursor.name(where, "a partition column"))
+        return name, cursor.expression(where, "a value", ",").text if cursor.accept("=") else None
+
+    cursor.expect(where, "PARTITION")
+    return cursor.in_brackets(where, column)
