@@ -11,7 +11,7 @@ import pytest
 
 import deltamerge
 from deltamerge.api.register import ON_DEMAND
-from deltamerge.as_jar import install, served
+from deltamerge.as_jar import install, served, temp_views
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +28,7 @@ def pyspark_as_it_was() -> Iterator[None]:
     served.REPLACES_JARS.clear()
     served.HAS_JAR.clear()
     served.REGISTERED.clear()
+    temp_views.VIEWS.clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "delta" and name not in modules]:
         del sys.modules[name]
     for each, names in zip(classes, before, strict=True):

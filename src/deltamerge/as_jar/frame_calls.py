@@ -17,6 +17,7 @@ from deltamerge.api.merge_writer import MergeIntoWriter
 from deltamerge.api.save_frame import Save, create_as, insert_into, save_as_table, save_to_path, save_to_table
 from deltamerge.as_jar.recorded import Original, asked_of
 from deltamerge.as_jar.served import is_delta, is_served, register_once, table_of
+from deltamerge.as_jar.temp_views import bring_up_to_date
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
@@ -52,6 +53,7 @@ def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
 
 def reader_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
     spark = _session_of(self)
+    bring_up_to_date(spark, tableName)
     found = load_table(spark, tableName, asked_of(self, Load(), {}, {})) if is_served(spark) else None
     return original(self, tableName) if found is None else found
 

@@ -18,7 +18,7 @@ from deltamerge.api.load_frame import Load
 from deltamerge.api.register import ON_DEMAND, register_source
 from deltamerge.api.save_frame import Save
 from deltamerge.as_delta import install_as_delta
-from deltamerge.as_jar import frame_calls, session_calls, stream_calls
+from deltamerge.as_jar import frame_calls, session_calls, stream_calls, temp_views
 from deltamerge.as_jar.recorded import Call, record, replace_method
 from deltamerge.as_jar.served import REPLACES_JARS, registered
 from deltamerge.spark.data_source import drop_missing_catalog
@@ -150,8 +150,18 @@ def _install(found: _Classes) -> None:
     replaced: dict[Any, dict[str, Call]] = {
         found.session: {"sql": session_calls.run_sql, "table": session_calls.table},
         found.session.Builder: {"getOrCreate": session_calls.get_or_create},
-        found.catalog: {"createTable": session_calls.create_table},
-        found.frame: {"mergeInto": frame_calls.merge_into},
+        found.catalog: {
+            "createTable": session_calls.create_table,
+            "dropTempView": temp_views.drop,
+            "dropGlobalTempView": temp_views.drop,
+        },
+        found.frame: {
+            "mergeInto": frame_calls.merge_into,
+            "createTempView": functools.partial(temp_views.create, False),
+            "createOrReplaceTempView": functools.partial(temp_views.create, False),
+            "createGlobalTempView": functools.partial(temp_views.create, True),
+            "createOrReplaceGlobalTempView": functools.partial(temp_views.create, True),
+        },
         found.reader: {"load": frame_calls.load, "table": frame_calls.reader_table},
         found.writer: {
             "save": frame_calls.save,

@@ -15,6 +15,7 @@ from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import Save, create_empty
 from deltamerge.as_jar.recorded import Original
 from deltamerge.as_jar.served import REGISTERED, REPLACES_JARS, is_delta, is_served, register_once
+from deltamerge.as_jar.temp_views import bring_up_to_date, note_statement
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar
 
 _Frames: TypeAlias = Callable[..., DataFrame]
@@ -27,18 +28,25 @@ def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any =
         return original(self, sqlQuery, args, **kwargs)
     _thread.is_inside = True
     try:
+        bring_up_to_date(self, sqlQuery)
         if _USES_SOURCE.search(sqlQuery):
             register_once(self)
         if not kwargs:
-            return sql(self, sqlQuery, args)
+            result = sql(self, sqlQuery, args)
+            if args is None:
+                note_statement(self, sqlQuery)
+            return result
         found = formatted_sql(self, sqlQuery, args, kwargs)
         return original(self, sqlQuery, args, **kwargs) if found is None else found
     finally:
         _thread.is_inside = False
 
 
-def table(original: Original, self: SparkSession, /, tableName: str) -> DataFrame:
-    found = load_table(self, tableName, Load()) if isinstance(tableName, str) and is_served(self) else None
+def table(original: _Frames, self: SparkSession, /, tableName: str) -> DataFrame:
+    if not isinstance(tableName, str) or not is_served(self):
+        return original(self, tableName)
+    bring_up_to_date(self, tableName)
+    found = load_table(self, tableName, Load())
     return original(self, tableName) if found is None else found
 
 

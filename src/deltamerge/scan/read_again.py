@@ -7,6 +7,7 @@ a merge or a write does so for the table that it changes.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +15,7 @@ from deltamerge.scan.newest_reads import NEWEST, NewestRead, tag, tag_in
 from deltamerge.scan.relation import newest_frame
 from deltamerge.scan.table_reads import versions_read
 from deltamerge.spark.session import frame_of_plan, is_connect
+from deltamerge.spark.table import open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +41,20 @@ def read_again(frame: DataFrame, table: Table, snapshot: Snapshot) -> DataFrame:
         return frame if plan is None else type(connect)(plan, connect.sparkSession)
     plan = _plan(frame._jdf.queryExecution().analyzed(), table, snapshot)
     return frame if plan is None else frame_of_plan(plan, frame.sparkSession)
+
+
+def has_newer_versions(spark: SparkSession, reads: Iterable[NewestRead]) -> bool:
+    """Return whether a table has a newer version than one that was read as its newest."""
+    tables = {read.root: open_table(spark, read.root) for read in reads}
+    return any(tables[read.root].snapshot().version > read.version for read in reads)
+
+
+def read_newest(frame: DataFrame, reads: Iterable[NewestRead]) -> DataFrame:
+    """Return a frame with its reads at the tables' newest versions; the frame itself where it has these."""
+    for root in dict.fromkeys(read.root for read in reads if read.columns):
+        table = open_table(frame.sparkSession, root)
+        frame = read_again(frame, table, table.snapshot())
+    return frame
 
 
 def _is_older(found: NewestRead, table: Table, snapshot: Snapshot) -> bool:

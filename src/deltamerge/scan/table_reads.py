@@ -90,12 +90,17 @@ def surely_reads_table(frame: DataFrame, table: Table) -> bool:
 
 def versions_read(frame: DataFrame, table: Table, snapshot: Snapshot) -> set[int]:
     """Return the versions of a table that a frame has read as the newest, as far as the session shows its plan."""
+    return {read.version for read in newest_reads(frame) if read.is_of(table, snapshot)}
+
+
+def newest_reads(frame: DataFrame) -> tuple[NewestRead, ...]:
+    """Return what a frame has read as tables' newest versions, as far as the session shows its plan."""
     try:
-        return {read.version for read in _newest_reads(frame) if read.is_of(table, snapshot)}
+        return tuple(dict.fromkeys(_newest_reads(frame)))
     except (PySparkException, Py4JError) as error:
         if not is_refusal(error):
             raise
-        return set()
+        return ()
 
 
 def follows_table(frame: DataFrame, table: Table, snapshot: Snapshot) -> bool:

@@ -1,0 +1,81 @@
+"""Temporary views read their tables' newest versions, as they do with delta-spark's JAR."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deltamerge.tables import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.sessions, pytest.mark.slow]
+
+
+def counted(spark: SparkSession, view: str) -> tuple[int, int]:
+    ((found,),) = map(tuple, spark.sql(f"SELECT count(*) FROM {view}").collect())
+    return found, spark.table(view).count()
+
+
+@pytest.fixture
+def path(installed: SparkSession, tmp_path: Path) -> Any:
+    path = str(tmp_path / "t")
+    installed.range(2).selectExpr("id", "id AS v").write.format("delta").save(path)
+    yield path
+    for name in ("seen", "seen_too"):
+        installed.catalog.dropTempView(name)
+    installed.catalog.dropGlobalTempView("seen_by_all")
+
+
+def more(spark: SparkSession, path: str, at: int = 10) -> None:
+    spark.range(at, at + 1).selectExpr("id", "id AS v").write.format("delta").mode("append").save(path)
+
+
+def test_views_of_frames_and_of_sql(installed: SparkSession, path: str) -> None:
+    spark = installed
+    frame = spark.read.format("delta").load(path).where("v >= 0")
+    frame.createOrReplaceTempView("seen")
+    frame.createGlobalTempView("seen_by_all")
+    spark.sql(f"CREATE TEMP VIEW seen_too AS SELECT id + 1 AS n FROM delta.`{path}`")
+    for times in range(2):
+        for name in ("seen", "seen_too", "global_temp.seen_by_all"):
+            assert (name, *counted(spark, name)) == (name, 2 + times, 2 + times)
+        more(spark, path, 10 + times)
+    spark.sql(f"MERGE INTO delta.`{path}` t USING seen s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v + 1")
+    assert spark.read.format("delta").load(path).selectExpr("sum(v - id)").collect()[0][0] == 4
+
+
+def test_views_that_keep_what_they_have(installed: SparkSession, path: str) -> None:
+    spark = installed
+    spark.read.format("delta").option("versionAsOf", 0).load(path).createOrReplaceTempView("seen")
+    spark.read.format("delta").load(path).createOrReplaceTempView("seen_too")
+    spark.sql("CACHE TABLE seen_too")
+    more(spark, path)
+    assert counted(spark, "seen") == counted(spark, "seen_too") == (2, 2)
+    spark.sql("UNCACHE TABLE seen_too")
+    assert counted(spark, "seen_too") == (3, 3)
+
+
+def test_names_that_are_other_views_now(installed: SparkSession, path: str) -> None:
+    spark = installed
+    for name in ("seen", "seen_too"):
+        spark.read.format("delta").load(path).createOrReplaceTempView(name)
+    spark.sql("CREATE OR REPLACE TEMP VIEW seen AS SELECT 1 AS one")
+    spark.sql("DROP VIEW seen_too")
+    more(spark, path)
+    assert spark.table("seen").columns == ["one"]
+    assert not spark.catalog.tableExists("seen_too")
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("SELECT * FROM seen_too").collect()
+
+
+def test_a_merge_of_a_view_of_its_target(installed: SparkSession, path: str) -> None:
+    spark = installed
+    spark.read.format("delta").load(path).createOrReplaceTempView("seen")
+    more(spark, path)
+    target = DeltaTable.forPath(spark, path).alias("t")
+    target.merge(spark.table("seen").alias("s"), "t.id = s.id").whenMatchedUpdate(set={"v": "s.v + 1"}).execute()
+    assert spark.read.format("delta").load(path).selectExpr("sum(v - id)").collect()[0][0] == 3
