@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from deltamerge.spark.session import is_connect
 from deltamerge.tables import DeltaTable
 
 if TYPE_CHECKING:
@@ -46,6 +47,19 @@ def test_views_of_frames_and_of_sql(installed: SparkSession, path: str) -> None:
         more(spark, path, 10 + times)
     spark.sql(f"MERGE INTO delta.`{path}` t USING seen s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v + 1")
     assert spark.read.format("delta").load(path).selectExpr("sum(v - id)").collect()[0][0] == 4
+
+
+def test_views_of_tables_with_further_columns(installed: SparkSession, path: str) -> None:
+    spark = installed
+    spark.sql(f"CREATE TEMP VIEW seen AS SELECT * FROM delta.`{path}`")
+    if not is_connect(spark):
+        spark.read.format("delta").load(path).where("id < 100").createOrReplaceTempView("seen_too")
+    further = spark.sql("SELECT 5L AS id, 5L AS v, 'x' AS n").write.format("delta").mode("append")
+    further.option("mergeSchema", True).save(path)
+    assert spark.table("seen").count() == 3
+    if not is_connect(spark):
+        assert counted(spark, "seen_too") == (3, 3)
+        assert spark.table("seen_too").columns == ["id", "v"]
 
 
 def test_views_that_keep_what_they_have(installed: SparkSession, path: str) -> None:

@@ -28,10 +28,14 @@ JavaObject: TypeAlias = Any
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 
 
-def read_again(frame: DataFrame, table: Table, snapshot: Snapshot) -> DataFrame:
+def read_again(frame: DataFrame, table: Table, snapshot: Snapshot, *, has_all_columns: bool = True) -> DataFrame:
     """Return a frame with what it has read as a table's newest version read at another one.
 
     What has other columns since stays, and so does what a subquery has read.
+
+    Args:
+        has_all_columns: Whether a read that lacks columns which the table got since stays, too: rows that are written
+            back would lose them. Over Connect it always does.
     """
     if min(versions_read(frame, table, snapshot), default=snapshot.version) == snapshot.version:
         return frame
@@ -39,7 +43,7 @@ def read_again(frame: DataFrame, table: Table, snapshot: Snapshot) -> DataFrame:
         connect: Any = frame
         plan = _ConnectPlans(table, snapshot).of(connect._plan)
         return frame if plan is None else type(connect)(plan, connect.sparkSession)
-    plan = _plan(frame._jdf.queryExecution().analyzed(), table, snapshot)
+    plan = _plan(frame._jdf.queryExecution().analyzed(), table, snapshot, has_all_columns)
     return frame if plan is None else frame_of_plan(plan, frame.sparkSession)
 
 
@@ -53,23 +57,23 @@ def read_newest(frame: DataFrame, reads: Iterable[NewestRead]) -> DataFrame:
     """Return a frame with its reads at the tables' newest versions; the frame itself where it has these."""
     for root in dict.fromkeys(read.root for read in reads if read.columns):
         table = open_table(frame.sparkSession, root)
-        frame = read_again(frame, table, table.snapshot())
+        frame = read_again(frame, table, table.snapshot(), has_all_columns=False)
     return frame
 
 
 def _is_older(found: NewestRead, table: Table, snapshot: Snapshot) -> bool:
-    """Return whether a read has the columns of a version, and rows of an older one."""
-    newest = NewestRead.of(table, snapshot)
-    return found.version < newest.version and found.columns == newest.columns and found.is_of(table, snapshot)
+    """Return whether a read has rows of an older version than another one."""
+    return found.version < snapshot.version and bool(found.columns) and found.is_of(table, snapshot)
 
 
-def _plan(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject | None:
+def _plan(plan: JavaObject, table: Table, snapshot: Snapshot, has_all_columns: bool) -> JavaObject | None:
     """Return a classic frame's plan with newer reads; None where nothing changes."""
     found = tag_in(plan, table.spark)
     if found is not None:
-        return _in_place_of(plan, table, snapshot) if _is_older(found, table, snapshot) else None
+        stays = has_all_columns and found.columns != NewestRead.of(table, snapshot).columns
+        return None if stays or not _is_older(found, table, snapshot) else _in_place_of(plan, table, snapshot)
     children = [plan.children().apply(index) for index in range(plan.children().size())]
-    changed = [_plan(child, table, snapshot) for child in children]
+    changed = [_plan(child, table, snapshot, has_all_columns) for child in children]
     if all(child is None for child in changed):
         return None
     kept = [old if new is None else new for old, new in zip(children, changed, strict=True)]
@@ -79,18 +83,20 @@ def _plan(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject | No
 def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject | None:
     """Return a read that has the columns of another one under their ids, by which all above it knows them.
 
-    None where a query has asked the read for its files' metadata, too.
+    None where a column is gone or another one, and where a query has asked the read for its files' metadata, too.
     """
     spark = table.spark
     jvm: Any = spark.sparkContext._jvm
     new = newest_frame(table, snapshot)._jdf.queryExecution().analyzed()
     before, now = ([out.apply(index) for index in range(out.size())] for out in (plan.output(), new.output()))
-    if len(before) != len(now):
+    by_column = {(each.name(), each.dataType().json(), each.nullable()): each for each in now}
+    columns_now = [by_column.get((each.name(), each.dataType().json(), each.nullable())) for each in before]
+    if None in columns_now:
         return None
     alias, some = getattr(jvm, f"{_EXPRESSIONS}.Alias"), jvm.scala.Some
     columns = [
         alias(to, of.name(), of.exprId(), of.qualifier(), some(of.metadata()), _seq(spark, []))
-        for of, to in zip(before, now, strict=True)
+        for of, to in zip(before, columns_now, strict=True)
     ]
     found = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(_seq(spark, columns), new)
     tag(found, spark, NewestRead.of(table, snapshot))
@@ -119,7 +125,9 @@ class _ConnectPlans:
     def _changed(self, plan: Any) -> Any:  # noqa: ANN401
         mark = getattr(plan, NEWEST, None)
         if mark is not None:
-            if not _is_older(NewestRead.from_json(mark), self._table, self._snapshot):
+            found = NewestRead.from_json(mark)
+            has_columns = found.columns == NewestRead.of(self._table, self._snapshot).columns
+            if not (has_columns and _is_older(found, self._table, self._snapshot)):
                 return None
             new: Any = copy.copy(newest_frame(self._table, self._snapshot)._plan)
             # By these numbers columns name the frame that they are of.
