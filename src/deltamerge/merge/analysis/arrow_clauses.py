@@ -143,7 +143,7 @@ class ArrowClauses:
             "matched": self._both,
             "not_matched": self._inserted,
             "not_matched_by_source": self._target,
-        }[clause.clause.kind]
+        }[clause.kind]
         value = arrow_value(self.references.tree(clause.clause.values[output.index]), columns)
         # A Column's literals print alike whatever their types are.
         if value is None or value.type != _arrow_type(clause.value_types[output.index]):

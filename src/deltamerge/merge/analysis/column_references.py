@@ -203,7 +203,7 @@ class MergeReferences:
         merge = self.merge
         target, source = set[int](), set[int]()
         for clause in (*merge.matched, *merge.not_matched_by_source):
-            is_matched = clause.clause.kind == "matched"
+            is_matched = clause.kind == "matched"
             condition = clause.clause.condition if conditions and is_matched else None
             expressions = [] if condition is None else [condition]
             for index in outputs.get(clause.key, ()):

@@ -114,23 +114,27 @@ class ResolvedClause:
         return tuple(to_column(value) for value in self.clause.values)
 
     @property
+    def kind(self) -> ClauseKind:
+        return self.clause.kind
+
+    @property
     def name(self) -> str:
         """The name of columns that count its rows."""
-        return f"{self.clause.kind}_{self.number}"
+        return f"{self.kind}_{self.number}"
 
     @property
     def key(self) -> tuple[ClauseKind, int]:
-        return self.clause.kind, self.number
+        return self.kind, self.number
 
     @property
     def code(self) -> int:
         """The number that pairs of rows have for a MATCHED or BY SOURCE clause."""
-        return self.number if self.clause.kind == "matched" else by_source_number(self.number)
+        return self.number if self.kind == "matched" else by_source_number(self.number)
 
     @property
     def skip_key(self) -> tuple[ClauseKind, int]:
         """The key of the clause that takes the rows which this UPDATE would leave as they are."""
-        return self.clause.kind, SKIPPED + self.number
+        return self.kind, SKIPPED + self.number
 
     @property
     def action(self) -> str:
@@ -166,7 +170,7 @@ class ResolvedMerge:
         return InternalColumns(free_prefix((*self.output_schema.names, *self.source_schema.names)))
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
-        return tuple(clause for clause in self.clauses if clause.clause.kind == kind)
+        return tuple(clause for clause in self.clauses if clause.kind == kind)
 
     @property
     def case_sensitive(self) -> bool:
@@ -200,7 +204,7 @@ class ResolvedMerge:
 
     @property
     def changing_by_source(self) -> list[ResolvedClause]:
-        return [clause for clause in self.changing if clause.clause.kind == "not_matched_by_source"]
+        return [clause for clause in self.changing if clause.kind == "not_matched_by_source"]
 
     @property
     def skipping(self) -> list[ResolvedClause]:

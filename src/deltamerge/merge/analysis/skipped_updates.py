@@ -78,7 +78,7 @@ class _Unchanged:
         condition = self._with_its_condition(same)
         if not self._is_deterministic(condition):
             return None
-        clause = MergeClause(self.update.clause.kind, condition, SkipUnchanged())
+        clause = MergeClause(self.update.kind, condition, SkipUnchanged())
         return ResolvedClause(clause, SKIPPED + self.update.number)
 
     def _with_its_condition(self, same: list[_Same]) -> Expression:
@@ -94,7 +94,7 @@ class _Unchanged:
         """Return whether Spark takes the comparison as a join's condition, which must be deterministic."""
         frames = {"matched": self.sides.source, "not_matched_by_source": self.sides.other}
         try:
-            analyse(lambda: frames[self.update.clause.kind].join(self.sides.target, to_column(condition), "inner"))
+            analyse(lambda: frames[self.update.kind].join(self.sides.target, to_column(condition), "inner"))
         except PySparkException:
             return False
         return True

@@ -206,7 +206,7 @@ def stored_value(execution: Execution, clause: ResolvedClause, index: int) -> Co
 
 def derivation_of(execution: Execution, clause: ResolvedClause) -> Derivation | None:
     """Return what Spark computes of the columns of a clause's rows; None where there is nothing."""
-    merge, kind = execution.merge, clause.clause.kind
+    merge, kind = execution.merge, clause.kind
     derived = derived_of(execution.context, clause)
     if not derived.is_anything:
         return None

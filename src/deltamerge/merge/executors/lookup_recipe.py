@@ -204,7 +204,7 @@ def _clauses(context: PlanningContext, changed: str) -> LookupClauses:
     merge, clauses = context.merge, reached(context)
     matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
     by_source = tuple(merge.changing_by_source)
-    skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.clause.kind != "matched")
+    skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.kind != "matched")
     updates = [c for c in (*matched, *by_source) if c.action == "update" and changed != "spark"]
     moving = {clause.code: columns for clause in updates if (columns := moving_columns(context, clause))}
     return LookupClauses(matched, by_source, skipped, takes_all(context), moving)

@@ -92,7 +92,7 @@ def _code(merge: ResolvedMerge, clauses: Sequence[ResolvedClause]) -> Column:
     """Return the code of the clause that takes the row; NULL where none of these does."""
     code = F.lit(None).cast("int")
     for clause in clauses:
-        taken = F.col(merge.names.clause(clause.clause.kind)) == F.lit(clause.number)
+        taken = F.col(merge.names.clause(clause.kind)) == F.lit(clause.number)
         code = F.coalesce(F.when(taken, F.lit(clause.code)), code)
     return code
 

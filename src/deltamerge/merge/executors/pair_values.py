@@ -132,7 +132,7 @@ def _evaluated(frames: PairFrames, found: Sequence[Pairs]) -> DataFrame:
     for update in recipe.clauses.updates:
         derivation, set_by = derivation_of(execution, update), recipe.pair_values.columns[update.code]
         rows = rows if derivation is None else with_derived(rows, merge, derivation)
-        is_taken = F.col(names.clause(update.clause.kind)) == F.lit(update.number)
+        is_taken = F.col(names.clause(update.kind)) == F.lit(update.number)
         for index, field in enumerate(merge.output_schema.fields):
             name = set_by.get(field.name)
             if name is not None and isinstance(update.outputs[index], TakeGenerated):
@@ -156,7 +156,7 @@ def _with_clauses(rows: Rows, recipe: LookupRecipe, merge: ResolvedMerge, code: 
         code: The column with the code of the clause, as far as that is known.
     """
     names, known = merge.names, F.col(code)
-    by_kind = {kind: [u for u in recipe.clauses.updates if u.clause.kind == kind] for kind in _KINDS}
+    by_kind = {kind: [u for u in recipe.clauses.updates if u.kind == kind] for kind in _KINDS}
     if recipe.undecided:
         unknown = known == F.lit(NO_CLAUSE)
         rows = generate_precomputed_conditions(rows, merge.matched, "matched", unknown, names)

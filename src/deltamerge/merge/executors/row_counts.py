@@ -45,7 +45,7 @@ def observing_clauses(
         is_row: TRUE for the rows that become rows of the table.
     """
     observation = Observation()
-    counts = [F.sum((F.col(names.clause(c.clause.kind)) == F.lit(c.number)).cast("int")).alias(c.name) for c in clauses]
+    counts = [F.sum((F.col(names.clause(c.kind)) == F.lit(c.number)).cast("int")).alias(c.name) for c in clauses]
     return frame.observe(observation, F.sum(is_row.cast("int")).alias(_ROWS), *counts), observation
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from deltamerge.merge.executors.spark_staging import (
 from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_stage
 from deltamerge.merge.plan import Declined
 from deltamerge.merge.planning.fit import arrow_type, type_name
-from deltamerge.merge.source.key_summary import summary_of
+from deltamerge.merge.source.key_summary import KeyRange, summary_of
 from deltamerge.scan.parquet_files import GLOB
 from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
@@ -54,7 +53,7 @@ def source_in_place(
     Raises:
         Declined: It is more than a scan of Parquet files, or some of their values are not what Spark reads.
     """
-    merge, limits = execution.merge, execution.limits
+    merge = execution.merge
     in_files = {name: merge.source_schema.fields[index].name for name, index in columns.own.items()}
     wanted: dict[str, pa.DataType] = {}
     set_to = {name for clause in (*columns.updates.values(), *columns.inserts.values()) for name in clause.names}
@@ -72,16 +71,15 @@ def source_in_place(
     found = plain_parquet(merge.statement.source, wanted, names, execution.files, execution.table.store.root)
     if isinstance(found, NotPlain):
         raise Declined("source", "in_place", found.reason)
-    values: dict[str, Any] = {"n": sum(found.rows), "last": None}
-    for index, (low, high) in enumerate(found.ranges):
-        # How many are NULL is not known, and counts only where NULL equals NULL.
-        known = 0 if ranged[index][1].key.null_safe else values["n"]
-        values |= {f"lo{index}": low, f"hi{index}": high, f"n{index}": known, f"bytes{index}": 0}
-    summary = summary_of(values, recipe.keys.keys, {}, limits)
-    summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes, partitions=len(found.files))
-    source = StagedSource(
-        columns, StagedRows(found.files, in_files), values["n"], found.bytes, found.bytes_in_memory, summary
-    )
+    rows = sum(found.rows)
+    # How many are NULL is not known, and counts only where NULL equals NULL.
+    ranges = [
+        KeyRange(low, high, 0 if key.key.null_safe else rows)
+        for (_, key), (low, high) in zip(ranged, found.ranges, strict=True)
+    ]
+    summary = summary_of(rows, ranges, recipe.keys.keys, partitions=len(found.files))
+    summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes)
+    source = StagedSource(columns, StagedRows(found.files, in_files), rows, found.bytes, found.bytes_in_memory, summary)
     most = most_bytes(execution)
     if source.bytes_in_memory > most:
         raise Declined("source", "in_place", f"it has more than {most >> 20:,} MiB, which each task would read")

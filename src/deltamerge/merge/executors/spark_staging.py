@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped
 from deltamerge.merge.executors.lookup import StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.staged_columns import StagedColumns
-from deltamerge.merge.limits import Limits
 from deltamerge.merge.output.clause_expressions import (
     evaluate_clauses,
     generate_clause_values,
@@ -27,7 +25,7 @@ from deltamerge.merge.output.clause_expressions import (
 from deltamerge.merge.output.derived_columns import with_derived
 from deltamerge.merge.output.frames import source_rows
 from deltamerge.merge.plan import Declined
-from deltamerge.merge.source.key_summary import SourceSummary, summary_of
+from deltamerge.merge.source.key_summary import KeyRange, SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
@@ -77,7 +75,7 @@ def stage_computed(execution: Execution, recipe: LookupRecipe, columns: StagedCo
         row_count=sum(row["staged"] for row in found),
         bytes=sum(row["size"] for row in found),
         bytes_in_memory=sum(row["size"] for row in found),
-        summary=_summary(found, recipe.keys.keys, len(ranged), execution.limits),
+        summary=_summary(found, recipe.keys.keys, len(ranged)),
     )
 
 
@@ -157,15 +155,18 @@ def staged_files(found: list[dict[str, Any]]) -> tuple[StagedFile, ...]:
     return tuple(StagedFile(row["path"], 0, 0) for row in found if row["staged"])
 
 
-def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int, limits: Limits) -> SourceSummary:
-    whole: dict[str, Any] = {"n": sum(row["n"] for row in found), "last": None}
-    for index in range(ranged):
-        for name, best in ((f"lo{index}", min), (f"hi{index}", max)):
-            values = [row[name] for row in found if row[name] is not None]
-            whole[name] = best(values, key=in_order) if values else None
-        for name in (f"n{index}", f"bytes{index}", f"not_utf8{index}"):
-            whole[name] = sum(row[name] for row in found)
-    return replace(summary_of(whole, keys, {}, limits), partitions=len(found))
+def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int) -> SourceSummary:
+    ranges = [
+        KeyRange(
+            min((row[f"lo{i}"] for row in found if row[f"lo{i}"] is not None), key=in_order, default=None),
+            max((row[f"hi{i}"] for row in found if row[f"hi{i}"] is not None), key=in_order, default=None),
+            sum(row[f"n{i}"] for row in found),
+            sum(row[f"bytes{i}"] for row in found),
+            sum(row[f"not_utf8{i}"] for row in found),
+        )
+        for i in range(ranged)
+    ]
+    return summary_of(sum(row["n"] for row in found), ranges, keys, partitions=len(found))
 
 
 def evaluated_rows(execution: Execution, recipe: LookupRecipe, source: DataFrame, columns: StagedColumns) -> DataFrame:
@@ -179,7 +180,7 @@ def evaluated_rows(execution: Execution, recipe: LookupRecipe, source: DataFrame
     if clauses.matched and recipe.choices.pair is None and not recipe.reads_pairs:
         reached = merge.matched[:1] if clauses.take_all else merge.matched
         rows = generate_precomputed_conditions(rows, reached, "matched", F.lit(True), names)
-        matched = [clause for clause in clauses.updates if clause.clause.kind == "matched"]
+        matched = [clause for clause in clauses.updates if clause.kind == "matched"]
         rows = generate_clause_values(rows, matched, "matched", names, columns.values)
     rows = rows.renamed()
     if merge.inserts:

@@ -140,7 +140,7 @@ class _Columns:
         return self.compute(derivation.holds, F.col(derivation.holds)) if derivation.checks else None
 
     def _reading(self, clause: ResolvedClause, index: int) -> None:
-        if clause.clause.kind == "matched":
+        if clause.kind == "matched":
             self.values[clause.number].update(values_of(clause.outputs[index]))
 
     def choose(self, name: str, choice: ClauseChoice | None) -> None:
@@ -182,7 +182,7 @@ class _Columns:
                     self.of_source(place - len(merge.target_schema))
             else:
                 self._reading(clause, index)
-                name = merge.names.stored(clause.clause.kind, clause.number, index)
+                name = merge.names.stored(clause.kind, clause.number, index)
                 value = F.col(name)
                 if not isinstance(output, TakeGenerated):
                     value = stored_value(self._execution, clause, index)

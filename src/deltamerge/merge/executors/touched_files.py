@@ -177,7 +177,7 @@ def log_matched_files(paths: Iterable[str]) -> None:
 
 
 def _takes(clause: ResolvedClause, names: InternalColumns) -> Column:
-    number = F.col(names.clause(clause.clause.kind))
+    number = F.col(names.clause(clause.kind))
     return F.coalesce(number == F.lit(clause.number), F.lit(False))
 
 

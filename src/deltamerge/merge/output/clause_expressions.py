@@ -74,7 +74,7 @@ def _where(applies: Column, clause: ResolvedClause) -> Column:
 
 
 def _condition_name(clause: ResolvedClause, names: InternalColumns) -> str:
-    return names.condition(f"{clause.clause.kind}_{clause.action}", clause.number)
+    return names.condition(f"{clause.kind}_{clause.action}", clause.number)
 
 
 def _first_true(clauses: Sequence[ResolvedClause], applies: Column, names: InternalColumns) -> Column:

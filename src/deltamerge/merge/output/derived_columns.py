@@ -40,7 +40,7 @@ class Derivation:
 def with_derived(rows: Rows, merge: ResolvedMerge, derivation: Derivation) -> Rows:
     """Add the columns of a derivation to evaluated rows; they are NULL where the clause does not take the row."""
     clause, fields = derivation.clause, merge.output_schema.fields
-    is_taken = F.col(merge.names.clause(clause.clause.kind)) == F.lit(clause.number)
+    is_taken = F.col(merge.names.clause(clause.kind)) == F.lit(clause.number)
 
     def stored(value: Column, field: StructField) -> Column:
         return as_stored(fitted(value, field), field, derivation.partition_columns).alias(field.name)

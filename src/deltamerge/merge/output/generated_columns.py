@@ -26,9 +26,9 @@ def generated_flags(merge: ResolvedMerge, kinds: tuple[ClauseKind, ...]) -> list
     flags = []
     for index in range(len(merge.output_schema.fields)):
         taken = [
-            F.col(names.clause(clause.clause.kind)) == F.lit(clause.number)
+            F.col(names.clause(clause.kind)) == F.lit(clause.number)
             for clause in merge.clauses
-            if clause.clause.kind in kinds and _computes(clause, index)
+            if clause.kind in kinds and _computes(clause, index)
         ]
         if taken:
             flags.append((names.generated(index), F.coalesce(reduce(or_, taken), F.lit(False))))

@@ -95,7 +95,7 @@ def moving_columns(context: PlanningContext, clause: ResolvedClause) -> tuple[st
     """Return the partition columns that an UPDATE may set to another value, so that rows go to another partition."""
     merge, references, keys = context.merge, context.references, context.plain_keys
     assert isinstance(keys, PlainKeys)
-    of_key = dict(zip(keys.target, keys.source, strict=True)) if clause.clause.kind == "matched" else {}
+    of_key = dict(zip(keys.target, keys.source, strict=True)) if clause.kind == "matched" else {}
     partitions = context.snapshot.metadata.partition_columns
     set_to = dict(zip(merge.output_schema.names, references.of(clause).source_columns, strict=True))
     outputs = dict(zip(merge.output_schema.names, clause.outputs, strict=True))

@@ -131,7 +131,7 @@ def operation_parameters(merge: ResolvedMerge) -> dict[str, str]:
                 "actionType": c.action,
             }
             for c in merge.given
-            if c.clause.kind == kind and c.action != "do_nothing"
+            if c.kind == kind and c.action != "do_nothing"
         )
 
     if not merge.statement.has_source:

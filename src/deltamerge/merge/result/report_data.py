@@ -93,7 +93,7 @@ def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[Claus
     rows = {**changes.touched.rows_by_clause, **changes.inserted_by_clause}
     return tuple(
         ClauseOutcome(
-            kind=clause.clause.kind,
+            kind=clause.kind,
             action=clause.action,
             condition=None if clause.clause.condition is None else clause.clause.condition.text,
             rows=rows.get(clause.key, 0),

@@ -113,7 +113,7 @@ def key_aggregates(
     histograms: Mapping[tuple[str, ...], KeyHistogram] | None,
     limits: Limits,
 ) -> list[Column]:
-    """Return the aggregates over the source's rows that `summary_of` reads.
+    """Return the aggregates over the source's rows that `summary_of_aggregates` reads.
 
     Args:
         histograms: Of the target's columns, by which gaps between keys are found; None where the source may give
@@ -194,7 +194,67 @@ def _part(number: Column, histogram: IntegerHistogram) -> Column:
     return F.call_function("div", number - _bigint(histogram.begin), _bigint(histogram.width))
 
 
+@dataclass(frozen=True)
+class KeyRange:
+    """What is known of the values of a key whose order is kept.
+
+    Args:
+        low: The least value, of times as a number; None where all are NULL.
+        high: The greatest value.
+        not_null: How many rows have a value.
+        string_bytes: The bytes of its strings.
+        not_utf8: How many of its strings are no UTF-8.
+        buckets: Which buckets of the target's histogram have a value; None where that was not looked for.
+        values: All values; none where they are not known.
+    """
+
+    low: Any
+    high: Any
+    not_null: int
+    string_bytes: int = 0
+    not_utf8: int = 0
+    buckets: bytes | None = None
+    values: tuple[Any, ...] = ()
+
+    def intervals(self, of_target: KeyHistogram | None) -> Sequence[tuple[Any, Any]]:
+        """Return ranges in which all values are."""
+        if self.low is None:
+            return ()
+        if 0 < len(self.values) <= MOST_RANGES:
+            return [(value, value) for value in self.values]
+        if of_target is not None and self.buckets is not None:
+            return of_target.ranges(self.buckets, self.low, self.high)
+        return ((self.low, self.high),)
+
+
 def summary_of(
+    rows: int,
+    ranges: Sequence[KeyRange],
+    keys: Sequence[JoinKey],
+    *,
+    partitions: int = 0,
+    histograms: Mapping[tuple[str, ...], KeyHistogram] | None = None,
+) -> SourceSummary:
+    """Return what the ranges of a source's keys say.
+
+    Args:
+        ranges: Of the `ranged_keys` of the keys, in their order.
+        histograms: As for `key_aggregates`.
+    """
+    parts: list[Predicate] = []
+    for key, found in zip(ranged_keys(keys), ranges, strict=True):
+        if found.not_utf8:
+            # Python has other characters in their place, which stand elsewhere in Spark's order.
+            parts.append(ALWAYS)
+            continue
+        of_target = None if histograms is None else _histogram_of(key, histograms)
+        parts.append(_key_predicate(key.key, key.given, found.intervals(of_target), rows - found.not_null))
+    predicate = And(tuple(parts)) if parts else (ALWAYS if rows else NEVER)
+    key_bytes = rows * _ROW_NUMBER_BYTES * (1 + len(keys)) + sum(found.string_bytes for found in ranges)
+    return SourceSummary(rows, predicate, key_bytes, partitions)
+
+
+def summary_of_aggregates(
     row: Mapping[str, Any],
     keys: Sequence[JoinKey],
     histograms: Mapping[tuple[str, ...], KeyHistogram] | None,
@@ -206,42 +266,36 @@ def summary_of(
         row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition;
             ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how many keys these
             have, where partitions have few rows, and ``about_different``, about how many elsewhere; and of the i-th
-            key whose order is kept ``lo<i>`` and ``hi<i>``, its range, ``n<i>``, how many are not NULL, ``bytes<i>``,
-            the bytes of its strings, ``not_utf8<i>``, how many are no UTF-8, ``buckets<i>``, which buckets
-            of the target's histogram have a value, and ``few<i>``, its values where partitions have few rows, as JSON.
+            key whose order is kept what a `KeyRange` has, ``few<i>``, its values where partitions have few rows, as
+            JSON.
         histograms: As for `key_aggregates`.
     """
-    count = int(row["n"])
-    ranged, width = ranged_keys(keys), len(keys)
+    count, longest = int(row["n"]), row.get("longest") or 0
     partitions = 0 if row["last"] is None else (int(row["last"]) >> _PARTITION_BITS) + 1
-    parts: list[Predicate] = []
-    for i, key in enumerate(ranged):
-        low, high, bits = row[f"lo{i}"], row[f"hi{i}"], row.get(f"buckets{i}")
-        of_target = None if histograms is None else _histogram_of(key, histograms)
-        ranges: Sequence[tuple[Any, Any]] = () if low is None else ((low, high),)
-        few: list[Any] = []
-        has_few = (row.get("longest") or 0) < limits.listed_rows and partitions <= limits.listed_partitions
-        if ranges and f"few{i}" in row and has_few:
-            few = sorted(_read_json(row[f"few{i}"], key.given))
-        if few and len(few) <= MOST_RANGES:
-            ranges = [(value, value) for value in few]
-        elif ranges and of_target is not None and bits is not None:
-            ranges = of_target.ranges(bytes(bits), low, high)
-        if row.get(f"not_utf8{i}"):
-            # Python has other characters in their place, which stand elsewhere in Spark's order.
-            parts.append(ALWAYS)
-        else:
-            parts.append(_key_predicate(key.key, key.given, ranges, count - row[f"n{i}"]))
-    predicate = And(tuple(parts)) if parts else (ALWAYS if count else NEVER)
-    strings = sum(row.get(f"bytes{i}") or 0 for i in range(len(ranged)))
-    summary = SourceSummary(count, predicate, count * _ROW_NUMBER_BYTES * (1 + width) + strings, partitions)
+    lists_all = longest < limits.listed_rows and partitions <= limits.listed_partitions
+    ranges = []
+    for i, key in enumerate(ranged_keys(keys)):
+        low, buckets, few = row[f"lo{i}"], row.get(f"buckets{i}"), row.get(f"few{i}")
+        values = sorted(_read_json(few, key.given)) if low is not None and few is not None and lists_all else []
+        ranges.append(
+            KeyRange(
+                low,
+                row[f"hi{i}"],
+                row[f"n{i}"],
+                row.get(f"bytes{i}") or 0,
+                row.get(f"not_utf8{i}") or 0,
+                None if buckets is None else bytes(buckets),
+                tuple(values),
+            )
+        )
+    summary = summary_of(count, ranges, keys, partitions=partitions, histograms=histograms)
     if "whole" not in row:
         return summary
     whole = int(row["whole"])
     summary = replace(summary, null_keys=count - whole)
     if "different" not in row:
         return summary
-    if (row["longest"] or 0) < limits.counted_rows and partitions <= limits.counted_partitions:
+    if longest < limits.counted_rows and partitions <= limits.counted_partitions:
         return replace(summary, repeated_keys=whole - int(row["different"]))
     share = (whole - int(row["about_different"])) / count
     return replace(summary, repeated_share=share if share >= limits.repeated_share else None)

@@ -15,7 +15,7 @@ from deltamerge.merge.analysis.join_keys import JoinKeys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource
 from deltamerge.merge.limits import Limits
 from deltamerge.merge.output.frames import Rows, source_rows
-from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of
+from deltamerge.merge.source.key_summary import SourceSummary, key_aggregates, summary_of_aggregates
 from deltamerge.skipping.histogram import KeyHistogram
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
@@ -126,7 +126,7 @@ def materialize_source(
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
         return Source(kept, summarize_source(Source(kept), None, keys, names, histograms, limits))
-    return Source(kept, summary_of(seen, keys.keys, histograms, limits))
+    return Source(kept, summary_of_aggregates(seen, keys.keys, histograms, limits))
 
 
 def _numbered(frame: DataFrame, names: InternalColumns) -> DataFrame:
@@ -144,7 +144,7 @@ def summarize_source(
     """Count the source's rows and find the range of each of its keys, in one job; see `key_aggregates`."""
     frame = source.frame if alias is None else source.frame.alias(alias)
     found = frame.agg(*key_aggregates(keys, names, histograms, limits)).collect()[0]
-    return summary_of(found.asDict(), keys.keys, histograms, limits)
+    return summary_of_aggregates(found.asDict(), keys.keys, histograms, limits)
 
 
 @dataclass(frozen=True)
