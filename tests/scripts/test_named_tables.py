@@ -71,6 +71,16 @@ def test_what_details_call_a_table(dropped: SparkSession, tmp_path: Path) -> Non
     assert [rows(each.select("name")) for each in details] == [[(name,)], [(name,)], [(None,)]]
 
 
+def test_settings_that_are_not_set(installed: SparkSession) -> None:
+    """Scripts keep what a setting was, and put it back."""
+    key = "spark.databricks.delta.schema.autoMerge.enabled"
+    assert installed.conf.get(key) == "false"
+    assert installed.conf.get(key, None) is None
+    assert installed.conf.get("spark.databricks.delta.optimize.maxFileSize") == str(1 << 30)
+    with pytest.raises(Exception, match="SQL_CONF_NOT_FOUND"):
+        installed.conf.get("spark.databricks.delta.no.such.setting")
+
+
 def test_no_partition_columns_are_none_named(installed: SparkSession, tmp_path: Path) -> None:
     path, frame = str(tmp_path / "t"), installed.range(2).selectExpr("id", "id AS p")
     frame.write.format("delta").partitionBy("p").save(path)

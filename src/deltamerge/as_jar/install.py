@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.catalog import Catalog
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
 from pyspark.sql.session import SparkSession as PySparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
@@ -95,6 +96,7 @@ class _Classes:
     """PySpark's classes, of classic Spark or of Connect."""
 
     session: Any
+    conf: Any
     catalog: Any
     frame: Any
     reader: Any
@@ -107,6 +109,7 @@ class _Classes:
 def _classes() -> list[_Classes]:
     classic = _Classes(
         PySparkSession,
+        RuntimeConfig,
         Catalog,
         ClassicDataFrame,
         DataFrameReader,
@@ -116,15 +119,16 @@ def _classes() -> list[_Classes]:
         DataStreamWriter,
     )
     try:
-        session, catalog, frames, batch, streams = (
+        session, conf, catalog, frames, batch, streams = (
             import_module(f"pyspark.sql.connect.{name}")
-            for name in ("session", "catalog", "dataframe", "readwriter", "streaming.readwriter")
+            for name in ("session", "conf", "catalog", "dataframe", "readwriter", "streaming.readwriter")
         )
     except ImportError:
         # Without Connect's packages.
         return [classic]
     connect = _Classes(
         session.SparkSession,
+        conf.RuntimeConf,
         catalog.Catalog,
         frames.DataFrame,
         batch.DataFrameReader,
@@ -150,6 +154,7 @@ def _install(found: _Classes) -> None:
     replaced: dict[Any, dict[str, Call]] = {
         found.session: {"sql": session_calls.run_sql, "table": session_calls.table},
         found.session.Builder: {"getOrCreate": session_calls.get_or_create},
+        found.conf: {"get": session_calls.conf_value},
         found.catalog: {
             "createTable": session_calls.create_table,
             "dropTempView": temp_views.drop,

@@ -16,6 +16,7 @@ from deltamerge.api.save_frame import Save, create_empty
 from deltamerge.as_jar.recorded import Original
 from deltamerge.as_jar.served import REGISTERED, REPLACES_JARS, is_delta, is_served, register_once
 from deltamerge.as_jar.temp_views import bring_up_to_date, note_statement
+from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar
 
 _Frames: TypeAlias = Callable[..., DataFrame]
@@ -57,6 +58,14 @@ def get_or_create(original: Original, self: Any) -> SparkSession:  # noqa: ANN40
     if REPLACES_JARS.is_set() and session not in REGISTERED and not has_source_of_jar(session):
         register_once(session)
     return session
+
+
+def conf_value(original: Original, self: Any, /, key: str, *default: Any, **kwargs: Any) -> str | None:  # noqa: ANN401
+    """Return a setting; of one of Delta's that is not set its default, which Spark knows from the JAR alone."""
+    if not default and not kwargs and key in DEFAULTS:
+        default = (DEFAULTS[key],)
+    value: str | None = original(self, key, *default, **kwargs)
+    return value
 
 
 def create_table(

@@ -111,6 +111,14 @@ class AutoCompactConf:
 
 KEYS: dict[str, str] = {setting.name: setting.metadata["key"] for setting in fields(MergeConf)}
 
+DEFAULTS: dict[str, str] = {
+    setting.metadata["key"]: str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
+    for kind in (MergeConf, CommandConf, AutoCompactConf)
+    for setting in fields(kind)
+    if setting.metadata["key"].startswith(PREFIX) and setting.default is not None
+}
+"""delta-spark's settings as its JAR makes them known to a session, with their defaults."""
+
 # The names of PySpark's StorageLevel.
 _STORAGE_LEVELS = frozenset({
     "NONE", "DISK_ONLY", "DISK_ONLY_2", "DISK_ONLY_3", "MEMORY_ONLY", "MEMORY_ONLY_2", "MEMORY_AND_DISK",
