@@ -1,7 +1,8 @@
-"""The columns that Spark's catalog has of a table, on classic Spark: over Connect no call changes them."""
+"""What on classic Spark follows a table: over Connect no call changes the catalog, and SQL's frames have no plans."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -42,3 +43,41 @@ def test_views_see_the_columns_of_now(installed: SparkSession) -> None:
         spark.sql("DROP VIEW IF EXISTS w_view")
         spark.sql("DROP VIEW IF EXISTS w2_view")
         spark.sql("DROP TABLE IF EXISTS named_made")
+
+
+def test_views_of_sql_and_of_views(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.range(2).write.format("delta").save(path)
+    try:
+        spark.sql(f"CREATE TEMP VIEW seen AS SELECT id + 1 AS n FROM delta.`{path}`")
+        spark.range(2, 3).write.format("delta").mode("append").save(path)
+        spark.sql("CREATE TEMP VIEW seen_too AS SELECT n FROM seen")
+        assert spark.table("seen_too").count() == 3
+        further = spark.sql("SELECT 5L AS id, 'x' AS n").write.format("delta").mode("append")
+        further.option("mergeSchema", True).save(path)
+        assert spark.sql("SELECT count(*) FROM seen_too JOIN seen USING (n)").collect()[0][0] == 4
+        assert spark.table("seen").columns == ["n"]
+    finally:
+        for name in ("seen", "seen_too"):
+            spark.catalog.dropTempView(name)
+
+
+def test_names_of_another_database(installed: SparkSession) -> None:
+    spark = installed
+    try:
+        for database in ("one_db", "other_db"):
+            spark.sql(f"CREATE DATABASE {database}")
+        spark.sql("USE one_db")
+        spark.sql("CREATE TABLE same USING delta AS SELECT 1 AS a")
+        spark.sql("CREATE TABLE other_db.same USING parquet AS SELECT 'x' AS a")
+        table = DeltaTable.forName(spark, "same")
+        spark.sql("USE other_db")
+        merge = table.merge(spark.sql("SELECT 2 AS a, 3 AS b"), "false").withSchemaEvolution()
+        merge.whenNotMatchedInsertAll().execute()
+        assert rows(spark.table("other_db.same")) == [("x",)]
+        assert [c.name for c in spark.catalog.listColumns("one_db.same")] == ["a", "b"]
+        assert table.detail().collect()[0]["name"] == "spark_catalog.one_db.same"
+    finally:
+        spark.sql("USE default")
+        for database in ("one_db", "other_db"):
+            spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from pyspark.errors import AnalysisException
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -57,6 +58,9 @@ def test_tables_of_the_catalogs_own_call(dropped: SparkSession, tmp_path: Path) 
     assert rows(spark.table("named_made")) == [(0,), (1,), (2,)]
     spark.range(2).write.format("delta").save(path)
     assert rows(spark.catalog.createTable("named_into", path, "delta")) == [(0,), (1,)]
+    spark.sql("CREATE TABLE named_from USING parquet AS SELECT 1 AS a")
+    with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
+        spark.catalog.createTable("named_from", source="delta", schema=schema)
     assert [c.name for c in spark.catalog.listColumns("named_into")] == ["id"]
     with pytest.raises(DeltaAnalysisException, match="DELTA_TABLE_ALREADY_EXISTS"):
         spark.catalog.createTable("named_made", source="delta", schema=schema)
@@ -137,6 +141,11 @@ def test_names_that_queries_compute(dropped: SparkSession, tmp_path: Path) -> No
     for name in ("default.named_made", f"delta.`{path}`"):
         assert rows(spark.sql("SELECT a, b FROM IDENTIFIER(:name) AS n", {"name": name})) == [(1, None)]
         assert rows(spark.sql(f"SELECT n.a FROM IDENTIFIER('{name}') n")) == [(1,)]
+    more = {"name": "default.named_made", "late": dt.timedelta(days=1)}
+    assert rows(spark.sql("SELECT a FROM IDENTIFIER(:name) WHERE :late > INTERVAL '1' HOUR", more)) == [(1,)]
+    for no_name in ("named_made n CROSS JOIN named_made", "(SELECT 1)", "named_made -- x", "'"):
+        with pytest.raises(AnalysisException):
+            spark.sql("SELECT * FROM IDENTIFIER(:name) WHERE false", {"name": no_name}).collect()
     described = spark.sql(f"DESCRIBE QUERY SELECT b FROM delta.`{path}`")
     assert [row["col_name"] for row in described.collect()] == ["b"]
     spark.sql(f"REFRESH TABLE delta.`{path}`")
@@ -158,6 +167,12 @@ def test_columns_of_type_void(installed: SparkSession, tmp_path: Path) -> None:
     found = spark.read.format("delta").load(path)
     assert found.schema["note"].dataType == StringType()
     assert set(map(tuple, found.collect())) == {(0, None), (1, None), (2, None), (3, "x")}
+    streamed = str(tmp_path / "streamed")
+    stream = spark.readStream.format("delta").load(path).drop("note").withColumn("note", F.lit(None)).writeStream
+    stream = stream.format("delta").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    assert stream.trigger(availableNow=True).start(streamed).awaitTermination(120)
+    typed.option("mergeSchema", True).save(streamed)
+    assert spark.read.format("delta").load(streamed).where("note = 'x'").count() == 1
     merged = str(tmp_path / "merged")
     spark.range(2).withColumn("note", F.lit(None)).write.format("delta").save(merged)
     spark.sql(

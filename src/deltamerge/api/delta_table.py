@@ -27,7 +27,7 @@ from deltamerge.scan.changes import changes_frame
 from deltamerge.scan.relation import newest_frame, table_frame
 from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.time_travel import timestamp_ms
-from deltamerge.spark.catalog import table_location, whole_name
+from deltamerge.spark.catalog import named, table_location
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.merge_ast import NameParts
@@ -412,7 +412,7 @@ class DeltaTable(TableCommands):
         row = (
             "delta",
             metadata.id,
-            ".".join(whole_name(self.table.spark, self.table.entry)) if self.table.entry else metadata.name,
+            ".".join(self.table.entry) or metadata.name,
             metadata.description,
             self.table.location,
             None if metadata.created_time is None else as_datetime(metadata.created_time),
@@ -451,7 +451,7 @@ def open_by_name(spark: SparkSession, name: str, options: StoreOptions | None = 
         DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
     """
     table = open_table(spark, table_location(spark, name, options), options, name)
-    return _opened(replace(table, entry=tuple(parse_name(name))))
+    return _opened(named(table, parse_name(name)))
 
 
 def _opened(table: Table) -> Table:

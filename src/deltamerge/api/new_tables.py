@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
@@ -17,7 +17,7 @@ from deltamerge.log.features.column_mapping import MAX_COLUMN_ID
 from deltamerge.log.features.row_tracking import COLUMN_NAMES
 from deltamerge.log.snapshot import table_exists
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
-from deltamerge.spark.catalog import catalog_entry, qualified, record_table, warehouse_location
+from deltamerge.spark.catalog import catalog_entry, named, qualified, record_table, warehouse_location
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.names import quote_name, shown_name
 from deltamerge.sql.statements.ast import TableName
@@ -75,7 +75,7 @@ def find_place(
     exists = table_exists(known.store)
     if entry is None and location is not None and not exists:
         return Place(open_table(spark, location, options, shown), parts, location)
-    return Place(replace(known, entry=parts), parts, location, has_entry=entry is not None, exists=exists)
+    return Place(named(known, parts), parts, location, has_entry=entry is not None, exists=exists)
 
 
 def create(

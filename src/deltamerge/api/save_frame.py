@@ -20,7 +20,7 @@ from deltamerge.data_source.request import Request
 from deltamerge.data_source.write_options import option_partition_columns
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.log.snapshot import table_exists
-from deltamerge.spark.catalog import qualified
+from deltamerge.spark.catalog import names_another_catalog, qualified
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.merge_ast import Expression
@@ -233,7 +233,7 @@ def create_empty(
         schema: Its columns; None for those of the table at the path.
     """
     named = TableName.of(parse_name(name))
-    if Tables(spark).has_other_table(named):
+    if names_another_catalog(spark, named.parts) or Tables(spark).has_other_table(named):
         return False
     columns = StructType() if schema is None else new_schema(schema)
     definition = TableDefinition(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -16,11 +17,12 @@ from deltamerge.api.load_frame import Load, load_path, load_table
 from deltamerge.api.merge_writer import MergeIntoWriter
 from deltamerge.api.save_frame import Save, create_as, insert_into, save_as_table, save_to_path, save_to_table
 from deltamerge.as_jar.recorded import Original, asked_of
-from deltamerge.as_jar.served import is_delta, is_served, register_once, table_of
-from deltamerge.as_jar.temp_views import bring_up_to_date
+from deltamerge.as_jar.served import is_delta, is_served, register_once, table_of, with_source
+from deltamerge.as_jar.temp_views import update_views
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
+from deltamerge.sql.names import parse_name
 
 _TABLE = "_deltamerge_table"
 _Frames: TypeAlias = Callable[..., DataFrame]
@@ -53,9 +55,9 @@ def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
 
 def reader_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
     spark = _session_of(self)
-    bring_up_to_date(spark, tableName)
+    update_views(spark, [parse_name(tableName)])
     found = load_table(spark, tableName, asked_of(self, Load(), {}, {})) if is_served(spark) else None
-    return original(self, tableName) if found is None else found
+    return with_source(spark, partial(original, self, tableName)) if found is None else found
 
 
 def _frame(writer: Any) -> DataFrame:  # noqa: ANN401

@@ -39,8 +39,8 @@ def install_in_pyspark() -> None:
     - ``df.write`` takes every save mode, ``partitionBy``, ``saveAsTable`` and ``insertInto``; ``df.writeTo`` and
       ``df.mergeInto`` all of their calls.
     - Streams read and write tables by path and by name.
-    - A session gets the source of `deltamerge.register` when its builder returns it, or as soon as a stream or the
-      catalog needs it; a stream takes the settings that the session has when it begins.
+    - A session gets the source of `deltamerge.register` as soon as a stream, a view or the catalog needs it; a stream
+      takes the settings that the session has when it begins.
     - ``spark.sql.catalog.spark_catalog`` is unset if it names delta-spark's class and there is no such class.
 
     Calls that do not concern a Delta table go to PySpark as before. This replaces methods of PySpark's classes.
@@ -158,7 +158,7 @@ def _install(found: _Classes) -> None:
         found.catalog: {
             "createTable": session_calls.create_table,
             "dropTempView": temp_views.drop,
-            "dropGlobalTempView": temp_views.drop,
+            "dropGlobalTempView": temp_views.drop_global,
         },
         found.frame: {
             "mergeInto": frame_calls.merge_into,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.register import registered_on_demand
 from deltamerge.api.save_frame import find_table
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, is_default_source
-from deltamerge.spark.session import effective_value, session_identity
+from deltamerge.spark.session import SPARK_ERRORS, effective_value, session_identity
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 # Set where this library takes the place of a JAR's source, too: by `install_in_pyspark`.
@@ -40,6 +41,17 @@ def register_once(spark: SparkSession) -> None:
 def register_now(spark: SparkSession) -> None:
     registered_on_demand(spark)
     REGISTERED[spark] = effective_value(spark, _TIME_ZONE)
+
+
+def with_source(spark: SparkSession, call: Callable[[], DataFrame]) -> DataFrame:
+    """Call Spark, once more with the source where it finds that the session lacks it, as for a stored view."""
+    try:
+        return call()
+    except SPARK_ERRORS as error:
+        if "DATA_SOURCE_NOT_FOUND" not in str(error) or "delta" not in str(error) or spark in REGISTERED:
+            raise
+    register_now(spark)
+    return call()
 
 
 def is_delta(spark: SparkSession, source: str) -> bool:

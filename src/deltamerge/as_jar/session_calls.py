@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,10 +15,11 @@ from deltamerge.api.load_frame import Load, load_table
 from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import Save, create_empty
 from deltamerge.as_jar.recorded import Original
-from deltamerge.as_jar.served import REGISTERED, REPLACES_JARS, is_delta, is_served, register_once
-from deltamerge.as_jar.temp_views import bring_up_to_date, note_statement
+from deltamerge.as_jar.served import is_delta, is_served, register_once, with_source
+from deltamerge.as_jar.temp_views import update_for_statement, update_views
 from deltamerge.spark.config import DEFAULTS
-from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar
+from deltamerge.spark.data_source import drop_missing_catalog
+from deltamerge.sql.names import parse_name
 
 _Frames: TypeAlias = Callable[..., DataFrame]
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
@@ -29,16 +31,13 @@ def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any =
         return original(self, sqlQuery, args, **kwargs)
     _thread.is_inside = True
     try:
-        bring_up_to_date(self, sqlQuery)
+        update_for_statement(self, sqlQuery)
         if _USES_SOURCE.search(sqlQuery):
             register_once(self)
         if not kwargs:
-            result = sql(self, sqlQuery, args)
-            if args is None:
-                note_statement(self, sqlQuery)
-            return result
+            return with_source(self, partial(sql, self, sqlQuery, args))
         found = formatted_sql(self, sqlQuery, args, kwargs)
-        return original(self, sqlQuery, args, **kwargs) if found is None else found
+        return with_source(self, partial(original, self, sqlQuery, args, **kwargs)) if found is None else found
     finally:
         _thread.is_inside = False
 
@@ -46,17 +45,14 @@ def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any =
 def table(original: _Frames, self: SparkSession, /, tableName: str) -> DataFrame:
     if not isinstance(tableName, str) or not is_served(self):
         return original(self, tableName)
-    bring_up_to_date(self, tableName)
+    update_views(self, [parse_name(tableName)])
     found = load_table(self, tableName, Load())
-    return original(self, tableName) if found is None else found
+    return with_source(self, partial(original, self, tableName)) if found is None else found
 
 
 def get_or_create(original: Original, self: Any) -> SparkSession:  # noqa: ANN401
-    """Return a session that has the source, which Spark itself resolves views and its catalog's calls by."""
     session: SparkSession = original(self)
     drop_missing_catalog(session)
-    if REPLACES_JARS.is_set() and session not in REGISTERED and not has_source_of_jar(session):
-        register_once(session)
     return session
 
 
@@ -84,5 +80,6 @@ def create_table(
     if not is_delta(spark, (source or "").lower()):
         return original(self, tableName, path, source, schema, description, **options)
     asked = Save().with_call("options", (), {**options, "path": path})
-    create_empty(spark, tableName, schema, asked, description)
+    if not create_empty(spark, tableName, schema, asked, description):
+        return original(self, tableName, path, source, schema, description, **options)
     return spark.table(tableName)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType, TimestampType
+from pyspark.sql.types import NullType, StructType, TimestampType
 
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths, limited
@@ -162,6 +162,8 @@ def _rows_to_write(
     target = _target(request, definition, folder)
     columns, partitions, fields, lengths = [], {}, [], {}
     for column in definition.schema.fields:
+        if isinstance(column.dataType, NullType):
+            continue
         stored = file_field(column, target.mode)
         part = given_part(column.name, column.dataType, stored.type)
         if column.name in definition.partition_columns:

@@ -47,12 +47,6 @@ def read_again(frame: DataFrame, table: Table, snapshot: Snapshot, *, has_all_co
     return frame if plan is None else frame_of_plan(plan, frame.sparkSession)
 
 
-def has_newer_versions(spark: SparkSession, reads: Iterable[NewestRead]) -> bool:
-    """Return whether a table has a newer version than one that was read as its newest."""
-    tables = {read.root: open_table(spark, read.root) for read in reads}
-    return any(tables[read.root].snapshot().version > read.version for read in reads)
-
-
 def read_newest(frame: DataFrame, reads: Iterable[NewestRead]) -> DataFrame:
     """Return a frame with its reads at the tables' newest versions; the frame itself where it has these."""
     for root in dict.fromkeys(read.root for read in reads if read.columns):

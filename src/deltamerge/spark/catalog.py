@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
-from deltamerge.spark.table import open_table
+from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name, shown_name
 from deltamerge.storage.credentials import StoreOptions
 
@@ -147,6 +147,12 @@ def whole_name(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
     """Return a name with its database and catalog."""
     named = qualified(spark, parts)
     return named if len(named) > 2 else (_SESSION_CATALOG, *named)
+
+
+def named(table: Table, parts: Sequence[str]) -> Table:
+    """Return a table that was opened by its name; ``delta.`path` `` is none."""
+    is_path = len(parts) == 2 and parts[0].lower() == "delta"
+    return table if is_path else replace(table, entry=whole_name(table.spark, parts))
 
 
 def record_table(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.log.actions import Action, Metadata
-from deltamerge.spark.catalog import location_in, qualified, with_location, without_location
-from deltamerge.spark.session import SPARK_ERRORS, is_connect
-from deltamerge.spark.table import Table
+from deltamerge.spark.catalog import location_in, with_location, without_location
+from deltamerge.spark.session import is_connect
+from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import quote_name
 
 logger = logging.getLogger("deltamerge.spark.catalog")
@@ -20,33 +23,43 @@ logger = logging.getLogger("deltamerge.spark.catalog")
 def update_columns(table: Table, schema: StructType) -> None:
     """Give the entry of a table that was opened by its name the columns that the table has now. Delta: UpdateCatalog.
 
-    The commit is there, so that a failure is only a warning in the log. Spark Connect has no call for it, and of tables
-    that delta-spark made the catalog has no columns.
+    Spark Connect has no call for it, and of tables that delta-spark made the catalog has no columns.
     """
-    if not table.entry or is_connect(table.spark):
-        return
-    name = quote_name(table.entry)
-    try:
-        _update(table, qualified(table.spark, table.entry)[-2:], schema)
-    except SPARK_ERRORS:
-        logger.warning("the catalog's entry of %s did not get the columns of the table", name, exc_info=True)
+    _update(table, lambda: schema)
 
 
 def update_to_metadata(table: Table, actions: tuple[Action, ...]) -> None:
     """Give a table's entry the columns of the metadata among committed actions, if there is one."""
     for action in actions:
         if isinstance(action, Metadata) and action.schema_string is not None:
-            update_columns(table, StructType.fromJson(json.loads(action.schema_string)))
+            _update(table, partial(_struct, action.schema_string))
 
 
-def _update(table: Table, name: tuple[str, ...], schema: StructType) -> None:
+def _struct(schema_string: str) -> StructType:
+    return StructType.fromJson(json.loads(schema_string))
+
+
+def _update(table: Table, schema: Callable[[], StructType]) -> None:
+    if not table.entry or is_connect(table.spark):
+        return
+    try:
+        _update_entry(table, table.entry[-2:], schema())
+    except Exception:
+        # The commit is there, so that whatever a catalog raises must not look like its failure.
+        logger.warning("the entry of %s did not get the table's columns", quote_name(table.entry), exc_info=True)
+
+
+def _update_entry(table: Table, name: tuple[str, ...], schema: StructType) -> None:
     spark: Any = table.spark
     catalog = spark._jsparkSession.sharedState().externalCatalog()
     if not catalog.tableExists(*name):
         return
-    known = StructType.fromJson(json.loads(catalog.getTable(*name).schema().json()))
+    entry = catalog.getTable(*name)
+    provider, place = entry.provider(), open_table(spark, unquote(str(entry.location().toString())))
+    is_of_table = provider.isDefined() and provider.get() == "delta" and place.store.root == table.store.root
+    known = _struct(entry.schema().json())
     columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
-    if not known.fields or without_location(known) == columns:
+    if not is_of_table or not known.fields or without_location(known) == columns:
         return
     location = location_in(known)
     columns = columns if location is None else with_location(columns, location)

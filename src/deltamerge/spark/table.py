@@ -71,7 +71,7 @@ class Table:
     Args:
         name: The table's name in messages: its path, URL or catalog name.
         opened_schema: The schema, as JSON, that it had when a user opened it; None where nobody did.
-        entry: Its name in the session's catalog; no parts where it was opened by its path.
+        entry: Its whole name in the session's catalog; no parts where it was opened by its path.
     """
 
     spark: SparkSession

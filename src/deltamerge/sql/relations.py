@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.literals import string_value
+from deltamerge.sql.names import quote_name
 from deltamerge.sql.operands import skip_value
 from deltamerge.sql.tokens import (
     Kind,
@@ -186,19 +188,34 @@ def travels_by_parameter(sql: str) -> bool:
     return any(token.text in (":", "?") for value in values for token in value)
 
 
-def names_by_parameter(sql: str) -> bool:
-    """Return whether a relation is named by ``IDENTIFIER`` and a parameter."""
-    return any(any(token.text in (":", "?") for token in argument) for _, argument in _identifier_calls(tokenize(sql)))
+def with_plain_names(sql: str, args: object = None) -> str:
+    """Return a query in which relations that ``IDENTIFIER('db.tbl')`` or ``IDENTIFIER(:name)`` names are named so.
 
+    What is no name stays, and is Spark's to refuse.
 
-def with_plain_names(sql: str) -> str:
-    """Return a query in which relations that ``IDENTIFIER('db.tbl')`` names are named so."""
-    names = {
-        span: string_value(argument[0].text)
-        for span, argument in _identifier_calls(tokenize(sql))
-        if [token.kind for token in argument] == [Kind.STRING]
-    }
+    Args:
+        args: The values of parameters, as `SparkSession.sql` takes them.
+    """
+    names = {}
+    for span, argument in _identifier_calls(tokenize(sql)):
+        kinds, value = [token.kind for token in argument], None
+        if kinds == [Kind.STRING]:
+            value = string_value(argument[0].text)
+        elif len(argument) == 2 and argument[0].text == ":" and isinstance(args, Mapping):
+            value = args.get(argument[1].text)
+        if isinstance(value, str) and (name := _plain_name(value)) is not None:
+            names[span] = name
     return replace_references(sql, names)
+
+
+def _plain_name(value: str) -> str | None:
+    """Return a string that is a name with dots and backticks, between backticks; None for any other."""
+    try:
+        parts = tokenize(value)
+    except DeltaParseException:
+        return None
+    are_names = all(token.is_identifier if place % 2 == 0 else token.text == "." for place, token in enumerate(parts))
+    return quote_name(token.name for token in parts[::2]) if len(parts) % 2 and are_names else None
 
 
 def _identifier_calls(tokens: tuple[Token, ...]) -> Iterator[tuple[Span, tuple[Token, ...]]]:

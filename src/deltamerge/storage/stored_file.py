@@ -1,4 +1,4 @@
-"""Files as the listings of a store show them, and how their paths begin."""
+"""Files as the listings of a store show them, how their paths begin, and the option of a single writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Metadata of generated and identity columns in tables whose protocol lacks the feature: there it has no effect."""
+"""What of a field's metadata and values is stored, and what of it has an effect.
+
+The metadata of generated and identity columns is inert in tables whose protocol lacks the feature.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
     TableReference,
     find_table_references,
-    names_by_parameter,
     relation_names,
     replace_references,
     travels_by_parameter,
@@ -39,9 +38,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
         args: The values of parameters, as `SparkSession.sql` takes them.
         given: Frames that the SQL names, by names that are nothing else in it.
     """
-    if args and (travels_by_parameter(sql) or names_by_parameter(sql)):
+    sql = with_plain_names(sql, args)
+    if args and travels_by_parameter(sql):
         sql, args = bind_parameters(sql, args), None
-    sql = with_plain_names(sql)
     named = _named(tables, sql)
     references = find_table_references(sql, named)
     newest: dict[str, DataFrame] = {}
@@ -111,7 +110,8 @@ def reads_tables(sql: str) -> bool:
         # Spark's parser knows more than SQL's tokens, and its own errors.
         return False
     is_view = len(tokens) > 1 and tokens[0].upper == "CREATE" and any(token.upper == "VIEW" for token in tokens[1:6])
-    return bool(tokens) and tokens[0].upper in _WITH_QUERIES and not is_view
+    is_setting = tokens[:1] != () and tokens[0].upper == "SET" and tokens[1:2] != () and tokens[1].upper[:3] != "VAR"
+    return bool(tokens) and tokens[0].upper in _WITH_QUERIES and not is_view and not is_setting
 
 
 def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +18,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import (
     catalog_entry,
     delta_location,
+    named,
     names_another_catalog,
     qualified,
     refuse_temporary_view,
@@ -53,7 +54,7 @@ class Tables:
         location = delta_location(self.spark, parts, self.options)
         if location is None:
             return None
-        return DeltaTable(replace(open_table(self.spark, location, self.options, ".".join(parts)), entry=tuple(parts)))
+        return DeltaTable(named(open_table(self.spark, location, self.options, ".".join(parts)), parts))
 
     def is_forgotten(self, parts: Sequence[str], path: str) -> bool:
         """Return whether there is a Delta table at a path, of whose name the catalog knows nothing."""

@@ -211,7 +211,7 @@ class ShowPartitions:
 
 @dataclass(frozen=True)
 class RefreshTable:
-    """``REFRESH TABLE delta.`path` ``."""
+    """``REFRESH TABLE table``."""
 
     table: TableName
 
