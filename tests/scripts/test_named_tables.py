@@ -143,7 +143,7 @@ def test_names_that_queries_compute(dropped: SparkSession, tmp_path: Path) -> No
         assert rows(spark.sql(f"SELECT n.a FROM IDENTIFIER('{name}') n")) == [(1,)]
     more = {"name": "default.named_made", "late": dt.timedelta(days=1)}
     assert rows(spark.sql("SELECT a FROM IDENTIFIER(:name) WHERE :late > INTERVAL '1' HOUR", more)) == [(1,)]
-    for no_name in ("named_made n CROSS JOIN named_made", "(SELECT 1)", "named_made -- x", "'"):
+    for no_name in ("named_made n CROSS JOIN named_made", "(SELECT 1)", "'"):
         with pytest.raises(AnalysisException):
             spark.sql("SELECT * FROM IDENTIFIER(:name) WHERE false", {"name": no_name}).collect()
     described = spark.sql(f"DESCRIBE QUERY SELECT b FROM delta.`{path}`")
