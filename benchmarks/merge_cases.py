@@ -83,3 +83,5 @@ def _cases() -> tuple[MergeCase, ...]:
 
 
 CASES = _cases()
+LARGE_SOURCE = MergeCase("upsert-1-.83-.001", 1.0, 0.83, 0.001, (Clause("update"), Clause("insert")))
+"""At scale 2 a source of ten million rows; it runs where it is named."""

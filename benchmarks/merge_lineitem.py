@@ -26,7 +26,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from merge_cases import CASES, MergeCase
+from merge_cases import CASES, LARGE_SOURCE, MergeCase
 from merge_data import LAYOUTS, Layout, Source, make_source, prepare
 from merge_engines import ENGINES, ROOT, Engine, engine_python
 from merge_tables import Tables, tables_in
@@ -165,8 +165,9 @@ def main() -> None:
     engines = chosen(options.engines, ENGINES)
     if options.deletion_vectors:
         engines = [name for name in engines if name != "delta-rs"]
-    names = chosen(options.cases, tuple(case.name for case in CASES))
-    cases = [case for case in CASES if case.name in names]
+    known = CASES if options.cases == "*" else (*CASES, LARGE_SOURCE)
+    names = chosen(options.cases, tuple(case.name for case in known))
+    cases = [case for case in known if case.name in names]
     folder = options.folder.resolve()
     layouts = [prepare(folder, options.scale, name) for name in chosen(options.layouts, LAYOUTS)]
     print(f"  {' '.join(engines)}", file=sys.stderr)
