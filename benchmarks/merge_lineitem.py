@@ -165,7 +165,7 @@ def main() -> None:
     engines = chosen(options.engines, ENGINES)
     if options.deletion_vectors:
         engines = [name for name in engines if name != "delta-rs"]
-    known = CASES if options.cases == "*" else (*CASES, LARGE_SOURCE)
+    known = (*CASES, LARGE_SOURCE) if LARGE_SOURCE.name in options.cases.split(",") else CASES
     names = chosen(options.cases, tuple(case.name for case in known))
     cases = [case for case in known if case.name in names]
     folder = options.folder.resolve()
