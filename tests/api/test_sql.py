@@ -22,6 +22,7 @@ from deltamerge.exceptions import (
     DeltaTableNotFoundException,
     InvariantViolationException,
 )
+from deltamerge.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -614,10 +615,32 @@ def test_views_name_their_columns_and_are_global(spark: SparkSession, run: Run) 
         spark.catalog.dropTempView("sql_named")
 
 
+def test_views_of_whole_tables_are_changed(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT 1L AS id, 'a' AS v")
+    run("CREATE OR REPLACE TEMP VIEW sql_target AS SELECT * FROM @t")
+    try:
+        statements = (
+            "MERGE INTO sql_target t USING (SELECT 2L AS id, 'b' AS v) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *",
+            "UPDATE sql_target SET v = 'c' WHERE sql_target.id = 1",
+            "DELETE FROM sql_target WHERE id = 2",
+            "INSERT INTO sql_target VALUES (3, 'd')",
+        )
+        if is_connect(spark):
+            for statement in statements[:3]:
+                with pytest.raises(DeltaAnalysisException, match="sql_target is a temporary view"):
+                    run(statement)
+            return
+        for statement in statements:
+            run(statement)
+        assert sorted(run("SELECT * FROM @t")) == [(1, "c"), (3, "d")]
+    finally:
+        spark.catalog.dropTempView("sql_target")
+
+
 def test_a_temporary_view_is_not_changed(spark: SparkSession, run: Run) -> None:
     run("CREATE TABLE @t USING delta AS SELECT 1L AS id")
-    run("CREATE OR REPLACE TEMP VIEW sql_target AS SELECT * FROM @t")
-    run("CREATE OR REPLACE GLOBAL TEMP VIEW sql_target AS SELECT * FROM @t")
+    run("CREATE OR REPLACE TEMP VIEW sql_target AS SELECT * FROM @t WHERE id < 5")
+    run("CREATE OR REPLACE GLOBAL TEMP VIEW sql_target AS SELECT id + 0 AS id FROM @t")
     try:
         for view in ("sql_target", "global_temp.sql_target"):
             for statement in (

@@ -120,6 +120,8 @@ def _run(tables: Tables, statement: Any, text: str) -> DataFrame:  # noqa: ANN40
     if run is None:
         return _RUN[type(statement)](tables, statement, text)
     found = tables.find(statement.table)
+    if found is None and isinstance(statement, (ast.DeleteRows, ast.UpdateRows, ast.InsertRows)):
+        found = tables.shown_by(statement.table.parts)
     if found is not None:
         return run(tables, found, statement)
     if isinstance(statement, (ast.DeleteRows, ast.UpdateRows)):

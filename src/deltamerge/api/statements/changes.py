@@ -38,7 +38,7 @@ def run_merge_rows(tables: Tables, parsed: ParsedMerge, sql: str) -> DataFrame:
     """Run a MERGE, for its counts, or EXPLAIN one, for its plan; into a table of another provider Spark merges."""
     name = parsed.target.parts
     if parsed.target.path is None:
-        found = tables.called(name)
+        found = tables.called(name) or tables.shown_by(name)
         if found is None and tables.is_of_another_provider(name):
             return query_frame(tables, sql)
         tables = tables if found is None else replace(tables, given={**tables.given, quote_name(name): found})

@@ -14,6 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.commit_times import as_datetime
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.time_travel import expression_ms
+from deltamerge.scan.views import table_of_view
 from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import (
     catalog_entry,
@@ -55,6 +56,14 @@ class Tables:
         if location is None:
             return None
         return DeltaTable(named(open_table(self.spark, location, self.options, ".".join(parts)), parts))
+
+    def shown_by(self, parts: Sequence[str]) -> DeltaTable | None:
+        """Open the table that a temporary view is the whole of; None where a name is no such view."""
+        entry = catalog_entry(self.spark, parts)
+        if entry is None or not entry.is_temporary:
+            return None
+        read = table_of_view(self.spark.table(quote_name(parts)))
+        return None if read is None else self.at(read.root)
 
     def is_forgotten(self, parts: Sequence[str], path: str) -> bool:
         """Return whether there is a Delta table at a path, of whose name the catalog knows nothing."""
