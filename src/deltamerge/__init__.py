@@ -8,7 +8,7 @@ from deltamerge.api.run_sql import sql
 from deltamerge.api.write_delta import write_delta
 from deltamerge.as_delta import configure_spark_with_delta_pip, install_as_delta
 from deltamerge.as_jar.install import install_in_pyspark, register
-from deltamerge.recipes.change_feed import apply_changes, scd2
+from deltamerge.recipes.apply_changes import apply_changes, scd2
 from deltamerge.recipes.upsert import upsert
 from deltamerge.render.progress import show_progress
 from deltamerge.version import __version__

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deltamerge import DeltaTable, apply_changes, scd2, write_delta
 from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MultipleSourceRowsException
-from deltamerge.recipes import change_feed
+from deltamerge.recipes import apply_changes as recipe
 from deltamerge.recipes.keyed_rows import rows_of_keys
 
 from .feed_model import Event, history, newest
@@ -265,7 +265,7 @@ def test_another_writer_between_reading_and_committing(
             apply_changes(path, others.pop(), "id", "n")
         return merge_and_compact(*arguments)
 
-    monkeypatch.setattr(change_feed, "merge_and_compact", late)
+    monkeypatch.setattr(recipe, "merge_and_compact", late)
     apply_changes(path, spark.createDataFrame([(1, "older", 2)], schema), "id", "n")
     assert read(spark, path) == [(1, "newest", 3), (7, "z", 0)]
 
@@ -287,7 +287,7 @@ def test_another_writer_that_has_nothing_to_change(
             outcomes.append(apply_changes(path, others.pop(), "id", "n", **arguments))
         return merge_and_compact(*given)
 
-    monkeypatch.setattr(change_feed, "merge_and_compact", late)
+    monkeypatch.setattr(recipe, "merge_and_compact", late)
     new = spark.createDataFrame([(1, "late", 1, False)], schema)
     apply_changes(path, new, "id", "n", **arguments, **ids)
     rows = DeltaTable.forPath(spark, path).toDF().orderBy("id", "n").collect()
@@ -309,7 +309,7 @@ def test_a_call_that_ended_between_its_commits(
 
     ids: dict[str, Any] = {"txn_app_id": "users", "txn_version": 1}
     with monkeypatch.context() as patched:
-        patched.setattr(change_feed, "merge_and_compact", ends)
+        patched.setattr(recipe, "merge_and_compact", ends)
         with pytest.raises(KeyboardInterrupt):
             apply_changes(path, source, scd_type=scd_type, **AUTO_CDC, **ids)
     assert read(spark, path) == []
@@ -370,7 +370,7 @@ def test_files_that_a_call_reads(
         read_files.append(len(found.inputFiles()))
         return found
 
-    monkeypatch.setattr(change_feed, "rows_of_keys", noted)
+    monkeypatch.setattr(recipe, "rows_of_keys", noted)
     for n in range(4):
         batch = [(10 * n, "a", n, n), (10 * n + 1, "b", n, n)]
         source = spark.createDataFrame(batch, "id INT, v STRING, n INT, other INT")
