@@ -21,6 +21,7 @@ from deltamerge.merge.executors.spark_staging import (
     most_bytes,
     stage_columns,
     staged_files,
+    too_many_rows,
 )
 from deltamerge.merge.executors.staged_columns import StagedColumns, columns_to_stage
 from deltamerge.merge.plan import Declined
@@ -82,7 +83,8 @@ def source_in_place(
     source = StagedSource(columns, StagedRows(found.files, in_files), rows, found.bytes, found.bytes_in_memory, summary)
     most = most_bytes(execution)
     if source.bytes_in_memory > most:
-        raise Declined("source", "in_place", f"it has more than {most >> 20:,} MiB, which each task would read")
+        # Staged, its rows would take as much.
+        raise too_many_rows(execution)
     return source, found
 
 

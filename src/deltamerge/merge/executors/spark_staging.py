@@ -86,13 +86,15 @@ def stage_columns(
     types = [(name, key.given.simpleString()) for name, key in keys]
     found = stage_rows(frame, execution, limits.indexed_rows, most, types, clause)
     if found is None:
-        raise Declined(
-            "match",
-            "key_lookup",
-            f"the source has more than {limits.indexed_rows:,} rows or {most >> 20:,} MiB, "
-            "which is more than tasks look keys up in",
-        )
+        raise too_many_rows(execution)
     return found
+
+
+def too_many_rows(execution: Execution) -> Declined:
+    """Return the answer to a source of too many rows or bytes."""
+    limits, most = execution.limits, most_bytes(execution)
+    reason = f"the source has more than {limits.indexed_rows:,} rows or {most >> 20:,} MiB"
+    return Declined("match", "key_lookup", f"{reason}, which is more than tasks look keys up in")
 
 
 def most_bytes(execution: Execution) -> int:
