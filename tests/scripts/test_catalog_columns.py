@@ -35,7 +35,11 @@ def test_views_see_the_columns_of_now(installed: SparkSession) -> None:
         merge.withSchemaEvolution().whenNotMatchedInsertAll().execute()
         more = spark.sql("SELECT 8 AS a, 9L AS e").write.format("delta").mode("append")
         more.option("mergeSchema", True).saveAsTable("named_made")
-        assert [c.name for c in spark.catalog.listColumns("named_made")] == ["a", "b", "c", "d", "e"]
+        where = (
+            spark.sql("SELECT 8 AS a, 1 AS f").write.format("delta").mode("overwrite").option("replaceWhere", "a = 8")
+        )
+        where.option("mergeSchema", True).saveAsTable("named_made")
+        assert [c.name for c in spark.catalog.listColumns("named_made")] == ["a", "b", "c", "d", "e", "f"]
         assert rows(spark.table("w_view")) == [(5,), (6,), (8,)]
         ((shown,),) = rows(spark.sql("SHOW CREATE TABLE named_made"))
         assert "e BIGINT" in shown

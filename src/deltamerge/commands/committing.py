@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from deltamerge.log.actions import Action, AddFile, RemoveFile
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.spark.catalog_columns import update_to_metadata
+from deltamerge.spark.catalog_columns import update_columns
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
@@ -56,7 +56,8 @@ def commit_command(
         writes_checksum=conf.write_checksum_file,
     )
     commit(prepared)
-    update_to_metadata(table, prepared.actions)
+    metadata = prepared.new_metadata
+    update_columns(table, None if metadata is None else metadata.schema_string)
 
 
 def commit_alteration(

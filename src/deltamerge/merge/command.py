@@ -185,8 +185,9 @@ def _run_once(
             _only_warning("Spark's cache of %s was not refreshed", command.table.name),
         ):
             refresh_path(spark, uri_of(store.absolute("")))
-            if changes.execution.metadata is not snapshot.metadata:
-                update_columns(command.table, changes.execution.merge.output_schema)
+            metadata = changes.execution.metadata if changes.appended is None else changes.appended.metadata
+            if metadata is not None and metadata is not snapshot.metadata:
+                update_columns(command.table, metadata.schema_string)
         with after_commit(committed.version, command.table.name):
             on_commit(changes, committed.version)
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)

@@ -7,7 +7,7 @@ a merge or a write does so for the table that it changes.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -47,11 +47,14 @@ def read_again(frame: DataFrame, table: Table, snapshot: Snapshot, *, has_all_co
     return frame if plan is None else frame_of_plan(plan, frame.sparkSession)
 
 
-def read_newest(frame: DataFrame, reads: Iterable[NewestRead]) -> DataFrame:
+def read_newest(frame: DataFrame, reads: Sequence[NewestRead]) -> DataFrame:
     """Return a frame with its reads at the tables' newest versions; the frame itself where it has these."""
-    for root in dict.fromkeys(read.root for read in reads if read.columns):
+    for root in dict.fromkeys(read.root for read in reads):
         table = open_table(frame.sparkSession, root)
-        frame = read_again(frame, table, table.snapshot(), has_all_columns=False)
+        snapshot = table.snapshot()
+        # The frame's plan is looked at only where there is something new.
+        if any(read.root == root and read.version < snapshot.version for read in reads):
+            frame = read_again(frame, table, snapshot, has_all_columns=False)
     return frame
 
 

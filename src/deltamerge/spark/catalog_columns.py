@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.log.actions import Action, Metadata
 from deltamerge.spark.catalog import location_in, with_location, without_location
 from deltamerge.spark.session import is_connect
 from deltamerge.spark.table import Table, open_table
@@ -20,33 +17,25 @@ from deltamerge.sql.names import quote_name
 logger = logging.getLogger("deltamerge.spark.catalog")
 
 
-def update_columns(table: Table, schema: StructType) -> None:
-    """Give the entry of a table that was opened by its name the columns that the table has now. Delta: UpdateCatalog.
+def update_columns(table: Table, schema_string: str | None) -> None:
+    """Give the entry of a table that was opened by its name the columns of a committed schema. Delta: UpdateCatalog.
 
     Spark Connect has no call for it, and of tables that delta-spark made the catalog has no columns.
+
+    Args:
+        schema_string: As JSON; None where the commit has none.
     """
-    _update(table, lambda: schema)
-
-
-def update_to_metadata(table: Table, actions: tuple[Action, ...]) -> None:
-    """Give a table's entry the columns of the metadata among committed actions, if there is one."""
-    for action in actions:
-        if isinstance(action, Metadata) and action.schema_string is not None:
-            _update(table, partial(_struct, action.schema_string))
+    if schema_string is None or not table.entry or is_connect(table.spark):
+        return
+    try:
+        _update_entry(table, table.entry[-2:], _struct(schema_string))
+    except Exception:
+        # The commit is there, so that whatever a catalog raises must not look like its failure.
+        logger.warning("the entry of %s did not get the table's columns", quote_name(table.entry), exc_info=True)
 
 
 def _struct(schema_string: str) -> StructType:
     return StructType.fromJson(json.loads(schema_string))
-
-
-def _update(table: Table, schema: Callable[[], StructType]) -> None:
-    if not table.entry or is_connect(table.spark):
-        return
-    try:
-        _update_entry(table, table.entry[-2:], schema())
-    except Exception:
-        # The commit is there, so that whatever a catalog raises must not look like its failure.
-        logger.warning("the entry of %s did not get the table's columns", quote_name(table.entry), exc_info=True)
 
 
 def _update_entry(table: Table, name: tuple[str, ...], schema: StructType) -> None:

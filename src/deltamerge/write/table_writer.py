@@ -127,7 +127,7 @@ def create_table(
     entry = _created(mode, "" if rows is None else " AS SELECT", definition)
     if rows is None:
         commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
-        update_columns(table, definition.schema)
+        update_columns(table, definition.schema.json())
     else:
         asked = FrameWrite("error", notes=notes, file_options=file_options)
         _write_definition(table, rows, before, definition, asked, entry, on_commit)
@@ -349,7 +349,7 @@ def _write_definition(
         version = commit_definition(
             destination, before, definition, written, named, asked.mode, entry, overwrites=overwrites
         )
-    update_columns(table, definition.schema)
+    update_columns(table, definition.schema.json())
     on_commit(definition.properties, written.files)
     return version
 
@@ -395,7 +395,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         )
         version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
     if definition.schema != schema_to_write(snapshot):
-        update_columns(table, definition.schema)
+        update_columns(table, definition.schema.json())
     on_commit(definition.properties, written.files)
     return version
 

@@ -107,7 +107,8 @@ def run_show_partitions(tables: Tables, found: DeltaTable, statement: ast.ShowPa
             parameters={"tableName": found.table.name},
         )
     stored = [physical_field(field, snapshot.mapping_mode).name for field in fields]
-    values = {tuple(file.partition_values.get(name) for name in stored) for file in snapshot.files.add_files()}
+    of_files = map(dict, snapshot.files.arrow.column("partition_values").to_pylist())
+    values = {tuple(map(each.get, stored)) for each in of_files}
     schema = ", ".join(f"{quote(field.name)} STRING" for field in fields)
     rows = frames.table(tables.spark, sorted(values, key=repr), schema)
     typed = rows.select(*(partition_value(F.col(quote(f.name)), f.dataType).alias(f.name) for f in fields))

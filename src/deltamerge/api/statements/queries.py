@@ -109,9 +109,10 @@ def reads_tables(sql: str) -> bool:
     except DeltaParseException:
         # Spark's parser knows more than SQL's tokens, and its own errors.
         return False
-    is_view = len(tokens) > 1 and tokens[0].upper == "CREATE" and any(token.upper == "VIEW" for token in tokens[1:6])
-    is_setting = tokens[:1] != () and tokens[0].upper == "SET" and tokens[1:2] != () and tokens[1].upper[:3] != "VAR"
-    return bool(tokens) and tokens[0].upper in _WITH_QUERIES and not is_view and not is_setting
+    first, *further = [token.upper for token in tokens[:6]] or [""]
+    is_view = first == "CREATE" and "VIEW" in further
+    is_setting = first == "SET" and further[:1] not in (["VAR"], ["VARIABLE"])
+    return first in _WITH_QUERIES and not is_view and not is_setting
 
 
 def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
