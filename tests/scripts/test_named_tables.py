@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +29,19 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def dropped(installed: SparkSession) -> Any:
+def in_own_database(installed: SparkSession) -> Any:
+    """Gives the tables of a test a database of their own: over Connect others use the same catalog meanwhile."""
+    database = f"named_{uuid.uuid4().hex}"
+    installed.sql(f"CREATE DATABASE {database}")
+    installed.sql(f"USE {database}")
     yield installed
-    for name in ("named_from", "named_into", "named_made"):
-        installed.sql(f"DROP TABLE IF EXISTS {name}")
+    installed.sql("USE default")
+    installed.sql(f"DROP DATABASE {database} CASCADE")
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_streams_between_named_tables(dropped: SparkSession, tmp_path: Path, is_there: bool) -> None:
-    spark = dropped
+def test_streams_between_named_tables(in_own_database: SparkSession, tmp_path: Path, is_there: bool) -> None:
+    spark = in_own_database
     spark.range(6).selectExpr("id", "id % 2 AS p").write.format("delta").saveAsTable("named_from")
     path = str(tmp_path / "into")
     if is_there:
@@ -50,8 +55,8 @@ def test_streams_between_named_tables(dropped: SparkSession, tmp_path: Path, is_
     assert DeltaRs(path).metadata().partition_columns == (["p"] if is_there else [])
 
 
-def test_tables_of_the_catalogs_own_call(dropped: SparkSession, tmp_path: Path) -> None:
-    spark, path = dropped, str(tmp_path / "t")
+def test_tables_of_the_catalogs_own_call(in_own_database: SparkSession, tmp_path: Path) -> None:
+    spark, path = in_own_database, str(tmp_path / "t")
     schema = StructType([StructField("id", LongType())])
     spark.catalog.createTable("named_made", source="delta", schema=schema, description="made")
     spark.range(3).write.insertInto("named_made")
@@ -66,12 +71,12 @@ def test_tables_of_the_catalogs_own_call(dropped: SparkSession, tmp_path: Path) 
         spark.catalog.createTable("named_made", source="delta", schema=schema)
 
 
-def test_what_details_call_a_table(dropped: SparkSession, tmp_path: Path) -> None:
-    spark, path = dropped, str(tmp_path / "t")
+def test_what_details_call_a_table(in_own_database: SparkSession, tmp_path: Path) -> None:
+    spark, path = in_own_database, str(tmp_path / "t")
     spark.sql(f"CREATE TABLE named_made USING delta LOCATION '{path}' AS SELECT 1 AS a")
     by_name, by_path = DeltaTable.forName(spark, "named_made"), DeltaTable.forPath(spark, path)
     details = (spark.sql("DESCRIBE DETAIL named_made"), by_name.detail(), by_path.detail())
-    name = "spark_catalog.default.named_made"
+    name = f"spark_catalog.{spark.catalog.currentDatabase()}.named_made"
     assert [rows(each.select("name")) for each in details] == [[(name,)], [(name,)], [(None,)]]
 
 
@@ -114,8 +119,8 @@ def test_changes_after_the_last_commit(installed: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("mapping", ["none", "name"])
-def test_partitions(dropped: SparkSession, tmp_path: Path, mapping: str) -> None:
-    spark, path = dropped, str(tmp_path / "t")
+def test_partitions(in_own_database: SparkSession, tmp_path: Path, mapping: str) -> None:
+    spark, path = in_own_database, str(tmp_path / "t")
     days = "SELECT * FROM VALUES (1L, DATE'2024-01-01', 'a b'), (2L, DATE'2024-01-02', NULL) AS t(id, day, p)"
     spark.sql(
         f"CREATE TABLE named_made USING delta PARTITIONED BY (day, p) LOCATION '{path}' "
@@ -134,14 +139,15 @@ def test_partitions(dropped: SparkSession, tmp_path: Path, mapping: str) -> None
         assert rows(reader.load(f"{path}/day=2024-01-02/p=__HIVE_DEFAULT_PARTITION__")) == [(2, *second)]
 
 
-def test_names_that_queries_compute(dropped: SparkSession, tmp_path: Path) -> None:
-    spark, path = dropped, str(tmp_path / "t")
+def test_names_that_queries_compute(in_own_database: SparkSession, tmp_path: Path) -> None:
+    spark, path = in_own_database, str(tmp_path / "t")
     spark.sql(f"CREATE TABLE named_made USING delta LOCATION '{path}' AS SELECT 1 AS a")
     spark.sql("ALTER TABLE named_made ADD COLUMNS (b INT)")
-    for name in ("default.named_made", f"delta.`{path}`"):
+    whole = f"{spark.catalog.currentDatabase()}.named_made"
+    for name in (whole, f"delta.`{path}`"):
         assert rows(spark.sql("SELECT a, b FROM IDENTIFIER(:name) AS n", {"name": name})) == [(1, None)]
         assert rows(spark.sql(f"SELECT n.a FROM IDENTIFIER('{name}') n")) == [(1,)]
-    more = {"name": "default.named_made", "late": dt.timedelta(days=1)}
+    more = {"name": whole, "late": dt.timedelta(days=1)}
     assert rows(spark.sql("SELECT a FROM IDENTIFIER(:name) WHERE :late > INTERVAL '1' HOUR", more)) == [(1,)]
     for no_name in ("named_made n CROSS JOIN named_made", "(SELECT 1)", "'"):
         with pytest.raises(AnalysisException):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,6 @@ def path(installed: SparkSession, tmp_path: Path) -> Any:
     yield path
     for name in ("seen", "seen_too"):
         installed.catalog.dropTempView(name)
-    installed.catalog.dropGlobalTempView("seen_by_all")
 
 
 def more(spark: SparkSession, path: str, at: int = 10) -> None:
@@ -39,11 +39,14 @@ def test_views_of_frames(installed: SparkSession, path: str) -> None:
     spark = installed
     frame = spark.read.format("delta").load(path).where("v >= 0")
     frame.createOrReplaceTempView("seen")
-    frame.createGlobalTempView("seen_by_all")
+    # Other sessions of a server see it, too.
+    by_all = f"seen_{uuid.uuid4().hex}"
+    frame.createGlobalTempView(by_all)
     for times in range(2):
-        for name in ("seen", "global_temp.seen_by_all"):
+        for name in ("seen", f"global_temp.{by_all}"):
             assert (name, *counted(spark, name)) == (name, 2 + times, 2 + times)
         more(spark, path, 10 + times)
+    assert spark.catalog.dropGlobalTempView(by_all)
     spark.sql(f"MERGE INTO delta.`{path}` t USING seen s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v + 1")
     assert spark.read.format("delta").load(path).selectExpr("sum(v - id)").collect()[0][0] == 4
 
