@@ -145,7 +145,9 @@ def test_a_page_that_seems_to_be_of_another_kind(tmp_path: Path, codec: str) -> 
                     row_groups(str(file), LOCAL_FILES.parquet(str(file)), [rows.schema.names] * metadata.num_row_groups)
                 ),
                 "source": lambda name=name: open_staged(  # type: ignore[misc]
-                    LOCAL_FILES, StagedRows((StagedFile.of(LOCAL_FILES, str(file)),)), [name]
+                    LOCAL_FILES,
+                    StagedRows((StagedFile(str(file), len(rows), *LOCAL_FILES.version(str(file))),)),
+                    [name],
                 ),
             }
             for what, read in reads.items():

@@ -33,7 +33,7 @@ def source(spark: SparkSession, folder: Path, **write: bool) -> DataFrame:
 def test_a_scan_of_local_files_is_plain(spark: SparkSession, tmp_path: Path) -> None:
     found = plain_parquet(source(spark, tmp_path / "s"), TYPES, ["k"], LOCAL_FILES, "/nowhere")
     assert isinstance(found, PlainParquet)
-    assert (found.rows, found.ranges, found.is_whole) == ((3,), ((1, 3),), True)
+    assert (found.groups, found.ranges, found.is_whole) == (((3,),), ((1, 3),), True)
 
 
 def test_strings_whose_writer_ordered_them_by_length(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
+from deltamerge.workers.new_rows import ChangingFile, InsertedRows, NewRows, new_file_work, patch_work
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, read_pairs, write_numbers, write_pairs
 from deltamerge.workers.row_tracking import HiddenColumns, Origin
@@ -37,7 +37,7 @@ def staged_rows(folder: Path) -> StagedRows:
     for number, ids in enumerate(([1, 2], [7, 8])):
         path = str(folder / f"{number}{STAGED_SUFFIX}")
         LOCAL_FILES.write_arrow(path, [pa.table({"sid": ids, "sv": [f"s{i}" for i in ids]})])
-        found.append(StagedFile(path, 0, 0))
+        found.append(StagedFile(path, len(ids)))
     return StagedRows(tuple(found))
 
 
@@ -138,7 +138,11 @@ def test_new_rows_by_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     order = write_numbers(LOCAL_FILES, str(tmp_path), [np.array([0, 3]), np.array([2])])
     new = made_of(tmp_path, order=order)
     targets = [str(tmp_path / f"{name}.parquet") for name in "ab"]
-    done = run(new, new_file_work(targets[0], "", inserted=(0, 2)), new_file_work(targets[1], "", inserted=(2, 3)))
+    done = run(
+        new,
+        new_file_work(targets[0], "", inserted=InsertedRows(0, 2)),
+        new_file_work(targets[1], "", inserted=InsertedRows(2, 3)),
+    )
     assert [json.loads(row["detail"]) for row in done] == [{"0": 2}, {"0": 1}]
     assert [pq.read_table(path).column("id").to_pylist() for path in targets] == [[1, 8], [7]]
 

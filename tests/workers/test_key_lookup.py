@@ -53,7 +53,7 @@ def stage(folder: Path, table: pa.Table) -> StagedRows:
     path = folder / f"source{STAGED_SUFFIX}"
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
-    return StagedRows((StagedFile(str(path), 0, 0),))
+    return StagedRows((StagedFile(str(path), len(table)),))
 
 
 def keys_of(rows: Sequence[tuple[int | None, str | None]], clauses: Sequence[int | None] | None = None) -> pa.Table:

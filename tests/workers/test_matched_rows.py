@@ -29,7 +29,7 @@ def stage(folder: Path, *tables: pa.Table) -> StagedRows:
         path = folder / f"{number}{STAGED_SUFFIX}"
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table)
-        files.append(StagedFile(str(path), 0, 0))
+        files.append(StagedFile(str(path), len(table)))
     return StagedRows(tuple(files))
 
 
@@ -63,6 +63,7 @@ def side_by_side(
             "file": [path.name for path, _ in files],
             "values": [json.dumps(values or {})] * len(files),
             "pairs": [of_file for _, of_file in files],
+            "exchanged": ["[]"] * len(files),
         }
     )
     found = []
@@ -161,7 +162,7 @@ def test_several_files(tmp_path: Path) -> None:
 def test_batches_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matched_rows, "_ROWS_AT_ONCE", 2)
     path, of_file = write(tmp_path / "f", 5), pairs(tmp_path, [(row, 0, 0) for row in range(5)])
-    columns = {"path": [str(path)], "file": ["f"], "values": ["{}"], "pairs": [of_file]}
+    columns = {"path": [str(path)], "file": ["f"], "values": ["{}"], "pairs": [of_file], "exchanged": ["[]"]}
     work = pairing_rows(LOCAL_FILES, stage(tmp_path, source_rows("a")), ("s0",), TARGET, REST, among="changing")
     batches = list(work([pa.RecordBatch.from_pydict(columns)]))
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
@@ -189,11 +190,15 @@ def test_empty_range_of_the_source(tmp_path: Path) -> None:
     )
 
 
+def parquet_file(path: Path, rows: int) -> StagedFile:
+    return StagedFile(str(path), rows, *LOCAL_FILES.version(str(path)))
+
+
 def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None:
     path = tmp_path / "source.parquet"
     pq.write_table(pa.table({"own": ["a", "b", "c"]}), path)
     (computed,) = stage(tmp_path, pa.table({"at": [2, 0, 1], "twice": ["cc", "aa", "bb"]})).files
-    staged = StagedRows((StagedFile.of(LOCAL_FILES, str(path)),), {"s0": "own"}, (computed,), "at")
+    staged = StagedRows((parquet_file(path, 3),), {"s0": "own"}, (computed,), "at")
     (answer,) = reading_staged(LOCAL_FILES, staged, ("twice", "s0"), "number")([ranges((1, 3))])
     assert answer.to_pylist() == [
         {"twice": "bb", "s0": "b", "number": 1},
@@ -204,7 +209,7 @@ def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None
 def test_source_file_that_was_changed(tmp_path: Path) -> None:
     path = tmp_path / "source.parquet"
     pq.write_table(pa.table({"own": ["a"]}), path)
-    staged = StagedRows((StagedFile.of(LOCAL_FILES, str(path)),))
+    staged = StagedRows((parquet_file(path, 1),))
     pq.write_table(pa.table({"own": ["a", "b"]}), path)
     with pytest.raises(ValueError, match="was changed meanwhile"):
         list(reading_staged(LOCAL_FILES, staged, ("own",), "number")([ranges((0, 1))]))

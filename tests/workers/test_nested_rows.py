@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
+from deltamerge.workers.new_rows import ChangingFile, InsertedRows, NewRows, new_file_work, patch_work
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import RowPairs, write_pairs
 from deltamerge.workers.row_values import ClauseRows
@@ -104,7 +104,7 @@ def staged(folder: Path, ids: list[int], given_values: list[Any], kind: pa.DataT
         path = folder / f"{number}{STAGED_SUFFIX}"
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table.take(pa.array(rows)))
-        files.append(StagedFile(str(path), 0, 0))
+        files.append(StagedFile(str(path), len(rows)))
     return StagedRows(tuple(files))
 
 
@@ -138,7 +138,7 @@ def test_values_are_those_that_are_given(data: st.DataObject, pieces: int) -> No
         changing = ChangingFile(str(folder / "t.parquet"), pairs)
         works = [
             patch_work(changing, str(folder / "patched.parquet"), str(folder / "changes.parquet")),
-            new_file_work(str(folder / "new.parquet"), "", changed=[changing], inserted=(0, len(after))),
+            new_file_work(str(folder / "new.parquet"), "", changed=[changing], inserted=InsertedRows(0, len(after))),
         ]
         done = [
             row for batch in writing(LOCAL_FILES, new)([pa.record_batch({"work": works})]) for row in batch.to_pylist()

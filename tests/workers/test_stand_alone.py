@@ -51,7 +51,7 @@ def lookup(clause: int | str | RowChoice, unmatched: RowChoice | None = None) ->
 
 COLUMN = Part("a", Shape(pa.int64()))
 KEY = ComparedKey("a", "b", pa.int64())
-KEPT = StagedRows((StagedFile("a", 1, 2),))
+KEPT = StagedRows((StagedFile("a", 3, 1, 2),))
 FUNCTIONS = {
     "writing": writing(
         LOCAL_FILES, NewRows(KEPT, {0: ClauseRows({"a": "b"})}, {}, None, AS_IT_WAS, frozenset(), {}, (), {})

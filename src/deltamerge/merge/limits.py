@@ -15,8 +15,12 @@ class Limits:
         source_rows: Rows of a source whose keys go into a hash table; of more, to look up four million keys of files in
             an index takes less time than to make the table (0.3 to 0.6 s).
         indexed_rows: Rows of a source whose keys are sorted into an index in the driver, 8 bytes each.
-        source_bytes: Bytes of a source that each task reads.
-        mapped_bytes: Bytes of a source in Arrow files that tasks map into memory.
+        source_bytes: Bytes of a source that each task reads. Of a larger one, tasks of this machine map Arrow files
+            into memory, and others read the row groups with the rows that they take.
+        staged_bytes: Bytes of a source, all tasks together.
+        exchanged_bytes: Bytes that a task brings together by file at a time; a row group may have more.
+        exchanged_groups: Row groups in which a source's rows are brought together, of each of which the driver and a
+            task get the path.
         decoding_works: Pieces in which a source's Parquet files are decoded, so that each core gets some.
         collected_values: Values that may come to the driver at once; two million take 0.3 s.
         collected_bytes: Bytes, by Spark's estimate, of rows that may come to the driver in local mode; tasks take 0.2 s
@@ -61,7 +65,9 @@ class Limits:
     source_rows: int = 1_000_000
     indexed_rows: int = 100_000_000
     source_bytes: int = 1024 * _MIB
-    mapped_bytes: int = 65_536 * _MIB
+    staged_bytes: int = 65_536 * _MIB
+    exchanged_bytes: int = 128 * _MIB
+    exchanged_groups: int = 200_000
     decoding_works: int = 16
     collected_values: int = 2_000_000
     collected_bytes: int = 64 * _MIB

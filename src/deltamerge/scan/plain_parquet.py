@@ -50,7 +50,7 @@ class PlainParquet:
     Args:
         is_whole: Whether Spark reads the frame's rows from the files only: no column comes from a folder's name, and no
             setting or option changes what a value is.
-        groups: The number of row groups of each file.
+        groups: The rows of each file's row groups.
         columns: The columns that are read.
         ranges: Each key's least and greatest value, both None where all are NULL.
     """
@@ -58,8 +58,7 @@ class PlainParquet:
     files: tuple[StagedFile, ...]
     uris: tuple[str, ...]
     is_whole: bool
-    rows: tuple[int, ...]
-    groups: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
     columns: tuple[str, ...]
     bytes: int
     bytes_in_memory: int
@@ -112,7 +111,6 @@ def plain_parquet(
         is_whole=all(file.is_whole for file in files)
         and not identified
         and not any(name.lower() in folders for name in frame.schema.names),
-        rows=tuple(file.rows[0] for file in files),
         groups=tuple(file.groups[0] for file in files),
         columns=tuple(types),
         bytes=sum(file.bytes for file in files),
@@ -154,7 +152,7 @@ def _looked_at(
 ) -> PlainParquet | str:
     """Read a file's footer; a string is a reason against the file."""
     try:
-        kept = StagedFile.of(opened_by, path)
+        version = opened_by.version(path)
         with opened_by.parquet(path) as opened:
             metadata = opened.metadata
         found = metadata.schema.to_arrow_schema()
@@ -186,11 +184,10 @@ def _looked_at(
         ranges.append(_united(known))
     sizes = {name: sum(g.column(i).total_uncompressed_size for g in groups for i in leaves[name]) for name in types}
     return PlainParquet(
-        files=(kept,),
+        files=(StagedFile(path, metadata.num_rows, *version),),
         uris=(),
         is_whole=not old,
-        rows=(metadata.num_rows,),
-        groups=(metadata.num_row_groups,),
+        groups=(tuple(group.num_rows for group in groups),),
         columns=tuple(types),
         bytes=sum(sizes.values()),
         bytes_in_memory=sum(

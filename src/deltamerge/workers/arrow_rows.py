@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,12 +17,13 @@ from deltamerge.workers.answers import answer
 from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE, ChangeWriter
 from deltamerge.workers.file_columns import read_columns
 from deltamerge.workers.files import Files
-from deltamerge.workers.new_rows import ChangingFile, NewRows
+from deltamerge.workers.new_rows import ChangingFile, InsertedRows, NewRows
 from deltamerge.workers.parquet_patch import in_schema, opened_writer, row_groups, row_places, with_column
 from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile
 from deltamerge.workers.row_pairs import MOVED, RowPairs, distinct, read_numbers, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.row_values import RowValue, Setting, is_last
+from deltamerge.workers.source_parts import RowGroup, SourceOpener, SourcePart
 from deltamerge.workers.staged_rows import (
     PIECE_BYTES,
     TakenRows,
@@ -84,17 +86,29 @@ class _Source:
     def __init__(self, files: Files, new: NewRows) -> None:
         self.files = files
         self.new = new
+        self._opener = SourceOpener(files, new.staged, new.columns)
+        self._open_part: Callable[[], SourcePart] = lambda: self._opener.all
+        self._part: SourcePart | None = None
         self._opened: dict[str, Any] = {}
+
+    def of_rows(self, numbers: _Numbers, exchanged: Sequence[RowGroup] = ()) -> _Source:
+        """Return the source, with all else that is opened, for a file's work that takes only some rows of it."""
+        source = copy(self)
+        source._open_part = partial(self._opener.part_with, numbers, exchanged)
+        source._part = None
+        return source
+
+    @property
+    def part(self) -> SourcePart:
+        if self._part is None:
+            self._part = self._open_part()
+        return self._part
 
     # functools.cached_property has a lock in Python 3.10 and 3.11, which cannot travel with a task.
     def _once(self, name: str, opened: Callable[[], Any]) -> Any:  # noqa: ANN401
         if name not in self._opened:
             self._opened[name] = opened()
         return self._opened[name]
-
-    @property
-    def rows(self) -> pa.Table:
-        return self._once("rows", lambda: open_staged(self.files, self.new.staged, self.new.columns))
 
     @property
     def values(self) -> pa.Table:
@@ -109,7 +123,8 @@ class _Source:
 
     @property
     def is_new(self) -> _Numbers:
-        found: _Numbers = self._once("is_new", lambda: unmatched(self.files, self.new.pairs, len(self.rows)))
+        rows = self.new.staged.row_count
+        found: _Numbers = self._once("is_new", lambda: unmatched(self.files, self.new.pairs, rows))
         return found
 
 
@@ -125,6 +140,7 @@ def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) ->
     """
     new, given = source.new, ChangingFile.of(work["source"])
     changing = read_pairs(source.files, given.pairs).changing
+    source = source.of_rows(changing.matched_sources, given.exchanged)
     with source.files.whole_parquet(given.path) as whole_file:
         file = whole_file.file
         if is_of_other_calendar(file.metadata):
@@ -269,13 +285,17 @@ class _OfPairs:
     def __init__(self, source: _Source, pairs: RowPairs, number: int) -> None:
         self.rows = pairs.rows
         self._source, self._holds = source, source.new.updates[number].holds
-        self._of_source = TakenRows(pairs.sources)
+        self._sources = pairs.sources
+        self._taken_rows: TakenRows | None = None
         self._of_values = None if pairs.values is None else TakenRows(pairs.values)
 
     def _taken(self, column: str) -> Any:  # noqa: ANN401
         if column in self._source.new.of_pairs and self._of_values is not None:
             return self._of_values.of(self._source.values.column(column))
-        return self._of_source.of(self._source.rows.column(column))
+        part = self._source.part
+        if self._taken_rows is None:
+            self._taken_rows = TakenRows(part.places(self._sources))
+        return self._taken_rows.of(part.rows.column(column))
 
     def values(self, setting: Setting, name: str, before: _RowsOf, after: Callable[[str], Any]) -> Any:  # noqa: ANN401
         """Return what the table's column `name` becomes.
@@ -316,20 +336,22 @@ def _rows_of_new_file(
     """Return the rows of a new file, and count the inserted ones by clause."""
     for file in map(ChangingFile.of, work["rewritten"]):
         changing = read_pairs(source.files, file.pairs).changing
-        yield _changed(_rows_of(file, schema, source), source, changing, 0, changes)
+        rows = source.of_rows(changing.matched_sources, file.exchanged)
+        yield _changed(_rows_of(file, schema, source), rows, changing, 0, changes)
     for file in map(ChangingFile.of, work["changed"]):
         changing = read_pairs(source.files, file.pairs).changing
         if changes.is_wanted:
-            yield _only_updated(_rows_of(file, schema, source), source, changing, changes)
+            rows = source.of_rows(changing.matched_sources, file.exchanged)
+            yield _only_updated(_rows_of(file, schema, source), rows, changing, changes)
             continue
         yield from _updated_rows(file, changing, schema, source)
     for file in map(ChangingFile.of, work["moved"]):
         for table in _updated_rows(file, read_pairs(source.files, file.pairs), schema, source):
             changes.add(table, UPDATE_POSTIMAGE)
             yield table
-    begin, end = work["inserted"]
-    if begin < end:
-        for table in _inserted(begin, end, schema, source, counts):
+    inserted = InsertedRows.of(work["inserted"])
+    if inserted.first < inserted.end:
+        for table in _inserted(inserted, schema, source, counts):
             changes.add(table, INSERT)
             yield table
 
@@ -343,6 +365,7 @@ def _only_updated(table: pa.Table, source: _Source, changing: RowPairs, changes:
 
 def _updated_rows(file: ChangingFile, changing: RowPairs, schema: pa.Schema, source: _Source) -> Iterator[pa.Table]:
     """Return only the updated rows of a file."""
+    source = source.of_rows(changing.matched_sources, file.exchanged)
     for number in source.new.updates:
         updated = changing.of_clause(number)
         if len(updated.rows):
@@ -373,77 +396,95 @@ def _rows_of(file: ChangingFile, schema: pa.Schema, source: _Source) -> pa.Table
     return _with_ids(found, 0, file.origin, source.new)
 
 
-def _inserted(begin: int, end: int, schema: pa.Schema, source: _Source, counts: dict[str, int]) -> Iterator[pa.Table]:
-    """Return those of some staged rows that match nothing, and that an INSERT takes; see `new_file_work`."""
-    for piece, at, rows in _ordered(source, begin, end) if source.new.order else _unmatched(source, begin, end):
-        table, taken_by = _inserted_rows(piece, at, rows, schema, source.new)
+@dataclass(frozen=True)
+class _NewRows:
+    """Staged rows that become new ones.
+
+    Args:
+        staged: A piece of the staged rows.
+        places: Where the rows are in it.
+        numbers: Their numbers in the source.
+    """
+
+    staged: pa.Table
+    places: _Numbers
+    numbers: _Numbers
+
+    def among(self, wanted: Any) -> _NewRows:  # noqa: ANN401
+        return _NewRows(self.staged, self.places[wanted], self.numbers[wanted])
+
+    def column(self, name: str) -> Any:  # noqa: ANN401
+        column = self.staged.column(name)
+        return column if len(self.places) == self.staged.num_rows else taken(column, self.places)
+
+
+def _inserted(inserted: InsertedRows, schema: pa.Schema, source: _Source, counts: dict[str, int]) -> Iterator[pa.Table]:
+    """Return those of some staged rows that match nothing, and that an INSERT takes."""
+    if source.new.order:
+        pieces = _ordered(source, source.order[inserted.first : inserted.end], inserted.exchanged)
+    else:
+        pieces = _unmatched(source, inserted.first, inserted.end)
+    for rows in pieces:
+        table, taken_by = _inserted_rows(rows, schema, source.new)
         for number, count in taken_by.items():
             counts[str(number)] += count
         yield table
 
 
-def _ordered(source: _Source, begin: int, end: int) -> Iterator[tuple[pa.Table, int, _Numbers]]:
-    """Return the staged rows at places of the order, the number of the first, and which of them are wanted."""
-    rows = source.rows
-    most = max(1, PIECE_BYTES * len(rows) // max(1, rows.nbytes))
-    for place in range(begin, end, most):
-        yield rows, 0, source.order[place : min(end, place + most)]
+def _ordered(source: _Source, numbers: _Numbers, exchanged: Sequence[RowGroup]) -> Iterator[_NewRows]:
+    """Return the staged rows of some numbers, in pieces."""
+    part = source.of_rows(numbers, exchanged).part
+    most = max(1, PIECE_BYTES * len(part.rows) // max(1, part.rows.nbytes))
+    for first in range(0, len(numbers), most):
+        some = numbers[first : first + most]
+        yield _NewRows(part.rows, part.places(some), some)
 
 
-def _unmatched(source: _Source, begin: int, end: int) -> Iterator[tuple[pa.Table, int, _Numbers]]:
-    """Return pieces of the staged rows, the number of the first row in each, and which of them match nothing."""
-    at = begin
-    for batches in in_pieces(source.rows.slice(begin, end - begin).to_batches()):
+def _unmatched(source: _Source, begin: int, end: int) -> Iterator[_NewRows]:
+    """Return in pieces those of some staged rows that match nothing."""
+    part = source.of_rows(begin + np.flatnonzero(source.is_new[begin:end])).part
+    first, last = part.places(np.array([begin, end])).tolist()
+    for batches in in_pieces(part.rows.slice(first, last - first).to_batches()):
         piece = pa.Table.from_batches(batches).combine_chunks()
-        yield piece, at, np.flatnonzero(source.is_new[at : at + piece.num_rows])
-        at += piece.num_rows
+        numbers = part.numbers_at(first, first + piece.num_rows)
+        yield _NewRows(piece, np.arange(piece.num_rows), numbers).among(source.is_new[numbers])
+        first += piece.num_rows
 
 
-def _inserted_rows(
-    piece: pa.Table, at: int, rows: _Numbers, schema: pa.Schema, new: NewRows
-) -> tuple[pa.Table, dict[int, int]]:
-    """Make the new rows of a piece of the staged ones, and count them by clause.
-
-    Args:
-        at: The number of the piece's first row.
-    """
+def _inserted_rows(rows: _NewRows, schema: pa.Schema, new: NewRows) -> tuple[pa.Table, dict[int, int]]:
+    """Make new rows, and count them by clause."""
     if new.clause is None:
         (number,) = new.inserts
-        return _made(piece, at, rows, number, schema, new), {number: len(rows)}
-    clauses = taken(piece.column(new.clause), rows).fill_null(-1).to_numpy(zero_copy_only=False)
+        return _made(rows, number, schema, new), {number: len(rows.places)}
+    clauses = rows.column(new.clause).fill_null(-1).to_numpy(zero_copy_only=False)
     counts = {number: int((clauses == number).sum()) for number in new.inserts}
     kinds = list(new.inserts.values())
     if all(clause == kinds[0] and clause.holds is None for clause in kinds):
         # The clauses differ only in their conditions, so that rows may stay in their order.
         first = next(iter(new.inserts))
-        return _made(piece, at, rows[np.isin(clauses, list(new.inserts))], first, schema, new), counts
-    made = [_made(piece, at, rows[clauses == number], number, schema, new) for number in new.inserts]
+        return _made(rows.among(np.isin(clauses, list(new.inserts))), first, schema, new), counts
+    made = [_made(rows.among(clauses == number), number, schema, new) for number in new.inserts]
     return pa.concat_tables(made), counts
 
 
-def _made(piece: pa.Table, at: int, rows: _Numbers, number: int, schema: pa.Schema, new: NewRows) -> pa.Table:
-    clause = new.inserts[number]
+def _made(rows: _NewRows, number: int, schema: pa.Schema, new: NewRows) -> pa.Table:
+    clause, count = new.inserts[number], len(rows.places)
     columns = clause.settings
     if clause.holds is not None:
-        _refuse_violations(taken(piece.column(clause.holds), rows))
-    everything = len(rows) == piece.num_rows
-
-    def staged(name: str) -> Any:  # noqa: ANN401
-        return piece.column(name) if everything else taken(piece.column(name), rows)
-
+        _refuse_violations(taken(rows.staged.column(clause.holds), rows.places))
     made: dict[str, Any] = {}
     for column in schema:
         if column.name not in columns and column.name in new.identities:
             first, step = new.identities[column.name]
-            made[column.name] = pa.array(first + (at + rows) * step, column.type)
+            made[column.name] = pa.array(first + rows.numbers * step, column.type)
         elif column.name not in columns:
             # A hidden column: new rows get their ids from the commit.
-            made[column.name] = pa.nulls(len(rows), column.type)
+            made[column.name] = pa.nulls(count, column.type)
     for name in sorted(schema.names, key=lambda name: name in columns and is_last(columns[name])):
         if name not in columns:
             continue
         how = columns[name]
-        values = staged(how) if isinstance(how, str) else how.of(len(rows), _no_target, staged, made.__getitem__)
+        values = rows.column(how) if isinstance(how, str) else how.of(count, _no_target, rows.column, made.__getitem__)
         made[name] = new.stored(name, values)
     table = pa.table({name: made[name] for name in schema.names}, schema=schema)
     _check(table, new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,7 @@ DECODED_SCHEMA = "path STRING, size BIGINT"
 
 def decoding_work(file: StagedFile, groups: Sequence[int], target: str) -> str:
     """Return the work of decoding some row groups of a file into a new one."""
-    return json.dumps(
-        {"path": file.path, "size": file.size, "modified": file.modified, "groups": list(groups), "target": target}
-    )
+    return json.dumps({"file": asdict(file), "groups": list(groups), "target": target})
 
 
 def decoding(files: Files, columns: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -39,9 +38,8 @@ def decoding(files: Files, columns: Sequence[str]) -> Callable[[Iterable[pa.Reco
 
 
 def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> int:
-    file = StagedFile(work["path"], work["size"], work["modified"])
-    if StagedFile.of(files, file.path) != file:
-        raise ValueError(f"{file.path} was changed meanwhile")
+    file = StagedFile(**work["file"])
+    file.check_unchanged(files)
     size = 0
 
     def pieces() -> Iterator[pa.Table]:

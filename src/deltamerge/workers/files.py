@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -33,6 +33,8 @@ _Done = TypeVar("_Done")
 
 # A request to a store takes long, whatever it asks for.
 _REQUESTS_IN_FLIGHT = 16
+# Of files that are written once and read once, in a store: what takes little work makes them smaller.
+_ROW_GROUPS: Mapping[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
 # So much of a file, without decoding, is in memory as long as a task works on it.
 _WHOLE_BYTES = 256 << 20
 # PyArrow sends a file in parts of this size.
@@ -167,6 +169,18 @@ class Files:
                 writer.write_table(first)
                 for table in waiting:
                     writer.write_table(table)
+            output.keep()
+
+    def write_row_groups(self, path: str, tables: Iterable[pa.Table]) -> None:
+        """Write tables of one schema into a Parquet file, each a row group; without tables there is no file."""
+        waiting = iter(tables)
+        first = next(waiting, None)
+        if first is None:
+            return
+        with Output(self, path) as output:
+            with pq.ParquetWriter(output.stream, first.schema, **_ROW_GROUPS) as writer:
+                for table in chain((first,), waiting):
+                    writer.write_table(table, row_group_size=max(1, len(table)))
             output.keep()
 
     def mark(self, path: str) -> None:

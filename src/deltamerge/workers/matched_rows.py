@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from deltamerge.workers.file_columns import Asked, read_row_groups
 from deltamerge.workers.files import Files
 from deltamerge.workers.row_pairs import NO_SOURCE, RowPairs, read_pairs
-from deltamerge.workers.staged_rows import StagedRows, open_staged, taken
+from deltamerge.workers.source_parts import RowGroup, SourceOpener, SourcePart
+from deltamerge.workers.staged_rows import StagedRows, taken
 
 Among: TypeAlias = Literal["all", "changing", "valued"]
 """Which pairs: all, those that a clause takes, or those of which values are computed."""
@@ -51,21 +52,22 @@ def pairing_rows(
         row_id: The hidden column of files with rows' ids; None without row tracking.
 
     Returns:
-        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``pairs`` and, with row
-        tracking, ``row_id`` (the id of the first row), a row a file. For each pair it returns the source's columns
+        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``pairs``, ``exchanged``
+        (where the source's rows of the pairs are, if they were brought together, JSON) and, with row tracking,
+        ``row_id`` (the id of the first row), a row a file. For each pair it returns the source's columns
         (NULL where nothing matches the row), the target's and the rest.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows: pa.Table | None = None
+        opener = SourceOpener(files, staged, source, _combined)
         for batch in batches:
             first_ids = [None] * batch.num_rows if row_id is None else batch.column("row_id").to_pylist()
-            given = zip(*(column.to_pylist() for column in batch.columns[:4]), first_ids, strict=True)
-            for path, file, values, pairs_path, first_id in given:
-                rows = _combined(open_staged(files, staged, source)) if rows is None else rows
+            given = zip(*(column.to_pylist() for column in batch.columns[:5]), first_ids, strict=True)
+            for path, file, values, pairs_path, exchanged, first_id in given:
                 pairs = _AMONG[among](read_pairs(files, pairs_path))
+                part = opener.part_with(pairs.matched_sources, [RowGroup(*group) for group in json.loads(exchanged)])
                 asked = target if row_id is None else {**target, _ROW_ID: (row_id, pa.int64())}
-                for table in _rows_of(files, path, json.loads(values), pairs, rows, asked):
+                for table in _rows_of(files, path, json.loads(values), pairs, part, asked):
                     both = {name: table[name] for name in (*source, *target)}
                     places = {name: _place(place, table, file, first_id) for name, place in rest.items()}
                     whole = pa.table({**both, **places})
@@ -84,7 +86,7 @@ def _place(place: Place, table: pa.Table, file: str, first_id: int | None) -> An
 
 
 def _rows_of(
-    files: Files, path: str, values: dict[str, str | None], pairs: RowPairs, rows: pa.Table, target: Asked
+    files: Files, path: str, values: dict[str, str | None], pairs: RowPairs, part: SourcePart, target: Asked
 ) -> Iterator[pa.Table]:
     def needed(first: int, end: int) -> bool:
         begin, stop = np.searchsorted(pairs.rows, [first, end])
@@ -96,10 +98,12 @@ def _rows_of(
         for at in range(begin, end, _ROWS_AT_ONCE):
             some = pairs.among(slice(at, min(at + _ROWS_AT_ONCE, end)))
             # A row that nothing matches takes the place behind the last row, which is NULL.
-            places = pa.array(some.sources, pa.int64(), mask=some.sources == NO_SOURCE)
-            columns = {name: _taken_in_pieces(rows.column(name), places) for name in rows.column_names}
+            is_missing = some.sources == NO_SOURCE
+            sources = pa.array(some.sources, pa.int64(), mask=is_missing)
+            places = pa.array(part.places(some.sources), pa.int64(), mask=is_missing)
+            columns = {name: _taken_in_pieces(part.rows.column(name), places) for name in part.rows.column_names}
             columns |= {name: taken(table[name], some.rows - first) for name in target}
-            columns |= {f"{_OF_PAIR}row": some.rows, f"{_OF_PAIR}source": places, f"{_OF_PAIR}clause": some.clauses}
+            columns |= {f"{_OF_PAIR}row": some.rows, f"{_OF_PAIR}source": sources, f"{_OF_PAIR}clause": some.clauses}
             if some.values is not None:
                 columns[f"{_OF_PAIR}values"] = some.values
             yield pa.table(columns)
@@ -159,9 +163,12 @@ def reading_staged(
     """
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        opener = SourceOpener(files, staged, source)
         for batch in batches:
             for first, end in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                rows = open_staged(files, staged, source).slice(first, end - first)
+                part = opener.part_with(np.arange(first, end))
+                begin, stop = part.places(np.array([first, end])).tolist()
+                rows = part.rows.slice(begin, stop - begin)
                 numbered = rows.append_column(number, pa.array(np.arange(first, end)))
                 yield from numbered.combine_chunks().to_batches(_ROWS_AT_ONCE)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from deltamerge.workers.conditions import RowCheck
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
 from deltamerge.workers.row_values import ClauseRows, RowValue, is_last
+from deltamerge.workers.source_parts import RowGroup
 from deltamerge.workers.staged_rows import StagedRows
 from deltamerge.workers.table_columns import Shape, has_null, shaped
 
@@ -110,20 +111,50 @@ class NewRows:
 
 @dataclass(frozen=True)
 class ChangingFile:
-    """A file whose rows change: its path, the file of its pairs, and what the log has of its rows."""
+    """A file whose rows change.
+
+    Args:
+        pairs: The file of its pairs.
+        origin: What the log has of its rows.
+        exchanged: Where the source's rows of its pairs are, if they were brought together.
+    """
 
     path: str
     pairs: str
     origin: Origin = NO_ORIGIN
+    exchanged: tuple[RowGroup, ...] = ()
 
     @property
-    def as_json(self) -> list[str | int | None]:
-        return [self.path, self.pairs, self.origin.row_id, self.origin.row_commit_version]
+    def as_json(self) -> list[Any]:
+        return [self.path, self.pairs, astuple(self.origin), *map(astuple, self.exchanged)]
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> ChangingFile:
-        path, pairs, row_id, version = values
-        return cls(path, pairs, Origin(row_id, version))
+        path, pairs, origin, *exchanged = values
+        return cls(path, pairs, Origin(*origin), tuple(RowGroup(*group) for group in exchanged))
+
+
+@dataclass(frozen=True)
+class InsertedRows:
+    """The staged rows that a new file may get.
+
+    Args:
+        first: The number of the first; with `NewRows.order` its place there.
+        end: The one after the last.
+        exchanged: Where the rows are, if they were brought together.
+    """
+
+    first: int = 0
+    end: int = 0
+    exchanged: tuple[RowGroup, ...] = ()
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> InsertedRows:
+        first, end, groups = values
+        return cls(first, end, tuple(RowGroup(*group) for group in groups))
+
+
+NOTHING_INSERTED = InsertedRows()
 
 
 def patch_work(source: ChangingFile, target: str, changes: str) -> str:
@@ -137,7 +168,7 @@ def new_file_work(
     rewritten: Sequence[ChangingFile] = (),
     changed: Sequence[ChangingFile] = (),
     moved: Sequence[ChangingFile] = (),
-    inserted: tuple[int, int] = (0, 0),
+    inserted: InsertedRows = NOTHING_INSERTED,
 ) -> str:
     """Describe a new file.
 
@@ -146,8 +177,7 @@ def new_file_work(
         rewritten: Files all of whose rows it takes over, with their changes.
         changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
         moved: Files of other partitions of which it gets the updated rows.
-        inserted: The first of the staged rows that it may get, and the one after the last; with `NewRows.order` their
-            places there.
+        inserted: The new rows that it gets.
     """
     return json.dumps(
         {
@@ -156,6 +186,6 @@ def new_file_work(
             "rewritten": [file.as_json for file in rewritten],
             "changed": [file.as_json for file in changed],
             "moved": [file.as_json for file in moved],
-            "inserted": inserted,
+            "inserted": astuple(inserted),
         }
     )

@@ -108,7 +108,7 @@ def write_pairs(files: Files, folder: str, pairs: RowPairs) -> str:
 
 def write_numbers(files: Files, folder: str, numbers: Sequence[np.ndarray[Any, Any]]) -> str:
     path = f"{folder}/rows-{uuid.uuid4().hex}.arrow"
-    files.write_arrow(path, [pa.table({"row": np.concatenate(numbers)})])
+    files.write_arrow(path, [pa.table({"source": np.concatenate(numbers)})])
     return path
 
 

@@ -19,6 +19,7 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
 PIECE_BYTES = 64 << 20
 STAGED_SUFFIX = ".staged.arrow"
+REMOTE_SUFFIX = ".staged.parquet"
 SPARK_VERSION = b"org.apache.spark.version"
 _OTHER_CALENDARS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 # Empty files, in whose names tasks say how much they have staged.
@@ -51,22 +52,29 @@ class StagedFile:
     """A file of rows, as it was when it was first looked at.
 
     Args:
-        size: Its size in bytes.
-        modified: When it was last changed, nanoseconds since 1970.
+        rows: How many it has.
+        size: Its size in bytes; 0 of one that was staged.
+        modified: When it was last changed, nanoseconds since 1970; 0 of one that was staged.
     """
 
     path: str
-    size: int
-    modified: int
+    rows: int
+    size: int = 0
+    modified: int = 0
 
-    @classmethod
-    def of(cls, files: Files, path: str) -> StagedFile:
-        return cls(path, *files.version(path))
+    @property
+    def is_staged(self) -> bool:
+        """Whether it was written for the merge, under a name that was never used before."""
+        return self.path.endswith((STAGED_SUFFIX, REMOTE_SUFFIX))
 
     @property
     def is_arrow(self) -> bool:
-        """Whether it is one that `staging` wrote, under a name that was never used before."""
         return self.path.endswith(STAGED_SUFFIX)
+
+    def check_unchanged(self, files: Files) -> None:
+        """Raise a ValueError where the file is no longer the one that was looked at."""
+        if not self.is_staged and files.version(self.path) != (self.size, self.modified):
+            raise ValueError(f"{self.path} was changed meanwhile")
 
 
 @dataclass(frozen=True)
@@ -78,12 +86,22 @@ class StagedRows:
         names: By the name under which a column is asked for, its name in these files; empty where it is the same.
         computed: Files of Arrow with the columns that are not in `names`, in any order of rows.
         position: The column of these with the row's number among all rows.
+        in_parts: Whether a task opens only the parts with the rows that it takes, since all are too many for each task.
     """
 
     files: tuple[StagedFile, ...]
     names: Mapping[str, str] = field(default_factory=dict)
     computed: tuple[StagedFile, ...] = ()
     position: str = ""
+    in_parts: bool = False
+
+    def beside(self, columns: Sequence[str]) -> list[str]:
+        """Return those of some columns that are computed ones."""
+        return [name for name in columns if self.computed and name not in self.names]
+
+    @property
+    def row_count(self) -> int:
+        return sum(file.rows for file in self.files or self.computed)
 
     @property
     def paths(self) -> list[str]:
@@ -109,10 +127,13 @@ def staging(files: Files, wanted: Staging) -> Callable[[Iterable[pa.RecordBatch]
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        path = f"{wanted.folder}/source-{uuid.uuid4().hex}{STAGED_SUFFIX}"
+        # Of a remote file only some columns and rows are read at a time; a local one is mapped into memory.
+        is_local = wanted.folder.startswith("/")
+        path = f"{wanted.folder}/source-{uuid.uuid4().hex}{STAGED_SUFFIX if is_local else REMOTE_SUFFIX}"
+        write = files.write_arrow if is_local else files.write_row_groups
         found = _Counts(len(wanted.keys))
         rows = _counted(batches, wanted, found, _staged_before(files, wanted.folder))
-        files.write_arrow(path, (pa.Table.from_batches(piece).combine_chunks() for piece in in_pieces(rows)))
+        write(path, (pa.Table.from_batches(piece).combine_chunks() for piece in in_pieces(rows)))
         if found.staged:
             files.mark(f"{wanted.folder}/{uuid.uuid4().hex}-{found.staged}-{found.size}{_COUNT_SUFFIX}")
         if found.rows:
@@ -228,8 +249,8 @@ def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
 
 def open_staged(files: Files, staged: StagedRows, columns: Sequence[str]) -> pa.Table:
     """Return staged rows, in the order of their files; a ValueError where a file has changed."""
-    in_files = [name for name in columns if not staged.computed or name in staged.names]
-    computed = [name for name in columns if name not in in_files]
+    computed = staged.beside(columns)
+    in_files = [name for name in columns if name not in computed]
     found = {}
     if in_files:
         names = [staged.names.get(name, name) for name in in_files]
@@ -237,23 +258,16 @@ def open_staged(files: Files, staged: StagedRows, columns: Sequence[str]) -> pa.
         found = dict(zip(in_files, table.columns, strict=True))
     if computed:
         beside = pa.concat_tables(_opened(files, file, [staged.position, *computed]) for file in staged.computed)
-        rows = sum(_rows_in(files, file) for file in staged.files) if staged.files else len(beside)
-        order = _in_positions(beside.column(staged.position), rows)
+        order = _in_positions(beside.column(staged.position), staged.row_count)
         found |= {name: taken(beside.column(name), order) for name in computed}
     return pa.table({name: found[name] for name in columns})
-
-
-def _rows_in(files: Files, file: StagedFile) -> int:
-    found: int = files.arrow(file.path).num_rows if file.is_arrow else files.parquet(file.path).metadata.num_rows
-    return found
 
 
 def _opened(files: Files, file: StagedFile, columns: list[str]) -> pa.Table:
     """Open a file of Arrow, which is mapped into memory, or of Parquet."""
     if file.is_arrow:
         return files.arrow(file.path).select(columns)
-    if StagedFile.of(files, file.path) != file:
-        raise ValueError(f"{file.path} was changed meanwhile")
+    file.check_unchanged(files)
     # Each of the threads that work on a merge asks for the same columns.
     with files.parquet_columns(file.path, columns, keep=True) as opened:
         table = whole(opened.read(columns, use_threads=has_threads()), opened.metadata.num_rows).select(columns)

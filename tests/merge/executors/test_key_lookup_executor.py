@@ -126,9 +126,28 @@ def outcome(spark: SparkSession, path: str, executor: str, merge: str) -> dict[s
     }
 
 
-KINDS = {"query": VECTORS, "files": {}, "large files": {}}
-# Keys are sorted into an index, not put into hash tables; files are decoded first.
-LIMITS_OF = {"query": Limits(), "files": Limits(source_rows=0), "large files": Limits(source_bytes=1, source_rows=0)}
+KINDS = {
+    "query": VECTORS,
+    "files": {},
+    "large files": {},
+    "parts of files": {},
+    "exchanged files": {},
+    "exchanged query": VECTORS,
+}
+# Keys are sorted into an index, not put into hash tables; files are decoded first, or opened in parts.
+LARGE = Limits(source_bytes=1, source_rows=0, exchanged_bytes=1)
+LIMITS_OF = {"query": Limits(), "files": Limits(source_rows=0)}
+
+
+def as_large(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Makes a source count as large, and tasks as running on other machines than the driver."""
+    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", LIMITS_OF.get(kind, LARGE))
+    if kind.startswith(("parts", "exchanged")):
+        monkeypatch.setattr("deltamerge.merge.executors.execution.Execution.maps_source", False)
+    if kind.startswith("exchanged"):
+        monkeypatch.setattr("deltamerge.merge.executors.source_exchange._READ_AT_MOST", 0)
+
+
 # Over Connect those with the most parts alone.
 MOST_PARTS = ("two inserts", "by source, some", "target decides")
 AGREEING = [each for each in combinations(MERGES, KINDS) if not CONNECT or each.values[0] in MOST_PARTS]
@@ -138,8 +157,8 @@ AGREEING = [each for each in combinations(MERGES, KINDS) if not CONNECT or each.
 def test_it_agrees_with_the_classic_route(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merge: str, kind: str
 ) -> None:
-    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", LIMITS_OF[kind])
-    source(spark, tmp_path, kind)
+    as_large(monkeypatch, kind)
+    source(spark, tmp_path, "query" if kind.endswith("query") else kind)
     found = []
     for executor in ("classic", "key_lookup"):
         path = table(spark, tmp_path / executor, KINDS[kind])
@@ -156,13 +175,27 @@ def test_it_agrees_with_the_classic_route(
 def test_large_files_of_a_source_are_decoded_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", LIMITS_OF["large files"])
+    as_large(monkeypatch, "large files")
     source(spark, tmp_path, "large files")
     path = table(spark, tmp_path / "t", {})
     report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON t.id = s.id {UPSERT}")
     assert report.plan is not None and report.plan.source.choice == "in_place"
     assert "decoding the source's files" in str(report)
     assert not [name for name in files_below(path) if name.endswith(".arrow")]
+
+
+@pytest.mark.parametrize("kind", ["parts of files", "exchanged files"])
+def test_large_files_of_a_source_are_opened_in_parts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    as_large(monkeypatch, kind)
+    source(spark, tmp_path, kind)
+    path = table(spark, tmp_path / "t", {})
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON t.id = s.id {UPSERT}")
+    assert report.plan is not None and report.plan.source.choice == "in_place"
+    assert "decoding the source's files" not in str(report)
+    assert ("bringing source rows together" in str(report)) == kind.startswith("exchanged")
+    assert report.metrics["numTargetRowsUpdated"] == 15
 
 
 @pytest.mark.quick

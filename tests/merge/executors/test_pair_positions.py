@@ -27,7 +27,7 @@ def pairs_of(folder: Path, name: str, *found: tuple[int, int, int]) -> Pairs:
     rows, sources, clauses = (np.array(column, np.int64) for column in zip(*found, strict=True))
     path = write_pairs(LOCAL_FILES, str(folder), RowPairs(rows, sources, clauses.astype(np.int32)))
     file = AddFile(path=name, partition_values={}, size=1, modification_time=0, data_change=True, stats=None)
-    return Pairs(file, LOCAL_FILES, path, len(rows), len(rows), len(rows), {})
+    return Pairs(file, LOCAL_FILES, path, *4 * (len(rows),), {})
 
 
 @pytest.fixture

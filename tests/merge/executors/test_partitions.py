@@ -19,6 +19,7 @@ from deltamerge.merge.executors.partitions import moved_rows, partitions_of
 from deltamerge.merge.limits import LIMITS
 from deltamerge.merge.plan import Declined
 from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.new_rows import InsertedRows
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, counts_by_clause, read_numbers, write_pairs
 from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
@@ -57,13 +58,13 @@ class Lookup:
     def stage(self, name: str, rows: Mapping[str, Sequence[Any]]) -> StagedRows:
         path = str(self.folder / f"{name}{STAGED_SUFFIX}")
         LOCAL_FILES.write_arrow(path, [pa.table(dict(rows))])
-        return StagedRows((StagedFile(path, 0, 0),))
+        return StagedRows((StagedFile(path, len(next(iter(rows.values())))),))
 
     def pairs(self, p: str | None, rows: RowPairs) -> Pairs:
         values = {"pp": p, "day": "2024-02-29"}
         file = cast(AddFile, SimpleNamespace(partition_values=values))
         path = write_pairs(LOCAL_FILES, str(self.folder), rows)
-        return Pairs(file, LOCAL_FILES, path, len(rows.rows), len(rows.rows), len(rows.rows), counts_by_clause(rows))
+        return Pairs(file, LOCAL_FILES, path, *4 * (len(rows.rows),), counts_by_clause(rows))
 
 
 def row_pairs(rows: Sequence[int], sources: Sequence[int], clauses: Sequence[int]) -> RowPairs:
@@ -128,7 +129,7 @@ def test_new_rows_are_listed_by_partition(tmp_path: Path) -> None:
     folders = {name: f"pp={name}/day=2024-02-29/" for name in "abd"}
     partitions = partitions_of(cast(Any, lookup), [matched], [matched], {folders["b"]: [moved]})
     order = read_numbers(LOCAL_FILES, partitions.order).tolist()
-    rows = {p.folders: [order[first:end] for first, end in p.inserted] for p in partitions.each}
+    rows = {p.folders: [order[rows.first : rows.end] for rows in p.inserted] for p in partitions.each}
     assert rows == {folders["a"]: [[0, 3]], folders["b"]: [[1]], folders["d"]: [[4]]}
     assert {p.folders: (p.pairs, p.moved, p.rows) for p in partitions.each} == {
         folders["a"]: ((matched,), (), 2),
@@ -141,7 +142,7 @@ def test_so_many_rows_are_several_files(tmp_path: Path) -> None:
     source: dict[str, list[Any]] = {"sp": ["a"] * 5, "then": [DAY] * 5}
     lookup = Lookup(tmp_path, source, inserts={0: ClauseRows({"p": "sp", "day": "then"})}, clause=None)
     (partition,) = partitions_of(cast(Any, lookup), [], [], {}).each
-    assert partition.inserted == ((0, 1), (1, 3), (3, 5))
+    assert partition.inserted == (InsertedRows(0, 1), InsertedRows(1, 3), InsertedRows(3, 5))
     lookup.execution.limits = replace(LIMITS, partitions=0)
     with pytest.raises(Declined, match="rows go to more than 0 partitions"):
         partitions_of(cast(Any, lookup), [], [], {})

@@ -21,6 +21,7 @@ from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.executors.merge_changes import NOTHING_WRITTEN, MergeChanges
 from deltamerge.merge.executors.partitions import Partition, Partitions, moved_rows, partitions_of, rows_of_a_file
 from deltamerge.merge.executors.row_counts import RowCounts, changes_of, writing_step
+from deltamerge.merge.executors.source_exchange import with_exchanged_inserts
 from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.plan import Declined
@@ -31,7 +32,7 @@ from deltamerge.scan.file_types import given_shape
 from deltamerge.spark import tasks
 from deltamerge.spark.nested_types import inner_types
 from deltamerge.workers.arrow_rows import DONE_SCHEMA, writing
-from deltamerge.workers.new_rows import ChangingFile, NewRows, new_file_work, patch_work
+from deltamerge.workers.new_rows import NOTHING_INSERTED, ChangingFile, NewRows, new_file_work, patch_work
 from deltamerge.workers.row_tracking import Origin
 from deltamerge.workers.row_values import ClauseRows
 from deltamerge.workers.staged_rows import SPARK_VERSION, StagedRows
@@ -75,6 +76,7 @@ class ArrowChanges:
                 self.lookup.execution.located(decode_path(p.file.path)),
                 p.path,
                 Origin(p.file.base_row_id, p.file.default_row_commit_version),
+                p.exchanged,
             )
             for p in pairs
         ]
@@ -141,6 +143,7 @@ def _partitions(changes: ArrowChanges) -> Partitions:
     if execution.writes_deletion_vectors and not changes.writes_change_data:
         changed = tuple(found for found in changed if changes.updated(found))
     partitions = partitions_of(changes.lookup, changes.matched, changed, moved)
+    partitions = with_exchanged_inserts(changes.lookup, partitions)
     for root in changes.roots:
         for folder in sorted({partition.folders for partition in partitions.each}):
             changes.lookup.execution.table.store.make_folder(f"{root}/{folder}")
@@ -169,7 +172,7 @@ def _items(changes: ArrowChanges, partitions: Sequence[Partition]) -> list[str]:
     for number, partition in enumerate(partitions):
         new_files = partial(changes.new_files, partition)
         if _is_small(changes, partition):
-            files, (inserted,) = located(partition.pairs), partition.inserted or ((0, 0),)
+            files, (inserted,) = located(partition.pairs), partition.inserted or (NOTHING_INSERTED,)
             whole, updated = ((), files) if by_vectors else (files, ())
             target, moved = new_files("part", number, 0), located(partition.moved)
             new.append(new_file_work(*target, rewritten=whole, changed=updated, moved=moved, inserted=inserted))

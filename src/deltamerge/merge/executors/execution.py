@@ -104,6 +104,15 @@ class Execution:
         return self.context.writes_change_data
 
     @property
+    def maps_source(self) -> bool:
+        """Whether tasks map the files of a staged source into memory, since they run where the driver writes."""
+        return self.table.store.is_local or self.context.session.runs_in_local_mode
+
+    def opens_in_parts(self, source_bytes: int) -> bool:
+        """Return whether a source is too large for each task to open all of it."""
+        return source_bytes > self.limits.source_bytes and not self.maps_source
+
+    @property
     def writes_deletion_vectors(self) -> bool:
         """Whether changed rows are deleted by deletion vectors, so that no other row is written again."""
         return self.plan.unchanged_rows.choice == "deletion_vector"

@@ -31,6 +31,7 @@ from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
 from deltamerge.merge.executors.pair_values import evaluate_pairs
+from deltamerge.merge.executors.source_exchange import with_exchanged
 from deltamerge.merge.executors.source_in_place import decoded, source_in_place, with_chosen, with_computed
 from deltamerge.merge.executors.spark_changes import SparkChanges
 from deltamerge.merge.executors.spark_staging import check_there, computing_for_all, stage_computed
@@ -85,6 +86,7 @@ def _looked_up(lookup: Lookup) -> MergeChanges:
     if target.files and (lookup.staged.row_count or recipe.clauses.by_source):
         with steps.step("find_touched_files", "scanning files for matches", target.files):
             found = find_pairs(lookup, target.files, target.unmatchable)
+        found = with_exchanged(lookup, found)
     return _by_spark(lookup, target, found) if recipe.by_spark else _by_arrow(lookup, target, found)
 
 
@@ -197,7 +199,7 @@ def stage_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
             return _are_there(execution, stage_computed(execution, recipe, columns))
     with steps.step("plan_source", "looking at the source"):
         source, files = source_in_place(execution, recipe, columns)
-    if source.bytes_in_memory > execution.limits.source_bytes:
+    if source.bytes_in_memory > execution.limits.source_bytes and execution.maps_source:
         with steps.step("materialize_source", "decoding the source's files"):
             source = decoded(execution, source, files)
     with steps.step("plan_source", "looking at the source"):

@@ -36,6 +36,7 @@ from deltamerge.workers.row_pairs import (
     write_pairs,
 )
 from deltamerge.workers.source_keys import KeyLookup, RowChoice
+from deltamerge.workers.source_parts import RowGroup
 from deltamerge.workers.vector_blocks import blocks_of
 
 _BYTES_OF_A_PAIR = 48
@@ -48,25 +49,30 @@ class Pairs:
     Args:
         path: The file that has them.
         count: How many there are.
+        spanned: How many rows of the source there are from their first to their last.
         taken: How many a clause takes.
         taken_rows: How many rows of the target these name.
         rows_by_clause: How many rows each MATCHED clause takes, by its number, and each BY SOURCE clause, by
             `by_source_number`.
+        exchanged: Where the source's rows of these pairs are, if they were brought together.
     """
 
     file: AddFile
     files: Files
     path: str
     count: int
+    spanned: int
     taken: int
     taken_rows: int
     rows_by_clause: Mapping[int, int]
+    exchanged: tuple[RowGroup, ...] = ()
 
     @classmethod
     def of(cls, found: Mapping[str, Any], file: AddFile, files: Files) -> Pairs:
         """Return what a row of `PAIRS_SCHEMA` says of a file."""
         counts = {int(number): rows for number, rows in json.loads(found["rows_by_clause"]).items()}
-        return cls(file, files, found["path"], found["pairs"], found["taken"], found["taken_rows"], counts)
+        count, spanned, taken, taken_rows = (found[name] for name in ("pairs", "spanned", "taken", "taken_rows"))
+        return cls(file, files, found["path"], count, spanned, taken, taken_rows, counts)
 
     def read(self) -> RowPairs:
         return read_pairs(self.files, self.path)

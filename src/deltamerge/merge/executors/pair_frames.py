@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -134,6 +134,7 @@ class PairFrames:
                 "file": [pairs.file.path for pairs in found],
                 "values": [json.dumps(dict(pairs.file.partition_values)) for pairs in found],
                 "pairs": [pairs.path for pairs in found],
+                "exchanged": [json.dumps([astuple(group) for group in pairs.exchanged]) for pairs in found],
                 "row_id": pa.array([pairs.file.base_row_id for pairs in found], pa.int64()),
             }
         )

@@ -81,7 +81,7 @@ def _staged(frames: PairFrames, evaluated: DataFrame, count: int) -> StagedRows:
     if count * width <= limits.collected_values:
         table = collected(evaluated)
         table = in_plain_types(table).combine_chunks()
-        file = StagedFile(f"{execution.scratch}/values{STAGED_SUFFIX}", 0, 0)
+        file = StagedFile(f"{execution.scratch}/values{STAGED_SUFFIX}", len(table))
         execution.files.write_arrow(file.path, [table])
         files: tuple[StagedFile, ...] = (file,)
     else:

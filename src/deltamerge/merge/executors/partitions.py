@@ -17,6 +17,7 @@ from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup import Lookup, StagedSource, opened_source
 from deltamerge.merge.plan import Declined
+from deltamerge.workers.new_rows import InsertedRows
 from deltamerge.workers.row_pairs import (
     MOVED,
     unmatched,
@@ -38,15 +39,14 @@ class Partition:
         folders: Where its files are below the merge's folder, with a slash at the end; empty without partition columns.
         pairs: Of its files those with rows that change or leave for another partition.
         moved: Of files of other partitions the pairs whose updated rows come here.
-        inserted: For each file of new rows the first of the staged rows that may go there, and the one after the last;
-            in a table with partition columns their places in `Partitions.order`.
+        inserted: For each file of new rows the staged rows that may go there.
         rows: How many rows that is.
     """
 
     folders: str
     pairs: tuple[Pairs, ...] = ()
     moved: tuple[Pairs, ...] = ()
-    inserted: tuple[tuple[int, int], ...] = ()
+    inserted: tuple[InsertedRows, ...] = ()
     rows: int = 0
 
 
@@ -57,10 +57,13 @@ class Partitions:
     Args:
         order: The file with the numbers of the staged rows that are inserted, by partition; empty where they are all
             that match nothing.
+        spanned: How many rows of the source there are from the first to the last one of each partition, of all
+            together.
     """
 
     each: tuple[Partition, ...]
     order: str
+    spanned: int = 0
 
 
 def moved_rows(
@@ -165,7 +168,7 @@ def partitions_of(
         )
         for at in folders
     )
-    return Partitions(tuple(each), order)
+    return Partitions(tuple(each), order, sum(int(rows[-1] - rows[0]) + 1 for rows in new.values()))
 
 
 def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:
@@ -236,14 +239,14 @@ def _declined(execution: Execution, reason: str) -> Declined:
     return Declined("changed_rows", execution.plan.changed_rows.choice, reason)
 
 
-def _ranges(execution: Execution, first: int, rows: int, staged: StagedSource) -> tuple[tuple[int, int], ...]:
-    """Distribute rows over files: for each the first row, and the one after the last."""
+def _ranges(execution: Execution, first: int, rows: int, staged: StagedSource) -> tuple[InsertedRows, ...]:
+    """Distribute rows over files."""
     most = rows_of_a_file(execution)
     if most is None:
         most = max(1, staged.row_count * execution.limits.staged_bytes_of_a_file // max(1, staged.bytes))
     files = -(-rows // most)
     ends = [first + rows * number // files for number in range(files + 1)] if files else []
-    return tuple(pairwise(ends))
+    return tuple(InsertedRows(*ends) for ends in pairwise(ends))
 
 
 def _is_of_calendar(days: int) -> bool:

@@ -72,7 +72,7 @@ def source_in_place(
     found = plain_parquet(merge.statement.source, wanted, names, execution.files, execution.table.store.root)
     if isinstance(found, NotPlain):
         raise Declined("source", "in_place", found.reason)
-    rows = sum(found.rows)
+    rows = sum(file.rows for file in found.files)
     # How many are NULL is not known, and counts only where NULL equals NULL.
     ranges = [
         KeyRange(low, high, 0 if key.key.null_safe else rows)
@@ -80,28 +80,28 @@ def source_in_place(
     ]
     summary = summary_of(rows, ranges, recipe.keys.keys, partitions=len(found.files))
     summary = replace(summary, key_bytes=summary.key_bytes + found.key_bytes)
-    source = StagedSource(columns, StagedRows(found.files, in_files), rows, found.bytes, found.bytes_in_memory, summary)
-    most = most_bytes(execution)
-    if source.bytes_in_memory > most:
-        # Staged, its rows would take as much.
+    in_parts = execution.opens_in_parts(found.bytes_in_memory)
+    staged = StagedRows(found.files, in_files, in_parts=in_parts)
+    if rows > execution.limits.indexed_rows or found.bytes_in_memory > most_bytes(execution):
+        # Staged, its rows would be as many.
         raise too_many_rows(execution)
-    return source, found
+    return StagedSource(columns, staged, rows, found.bytes, found.bytes_in_memory, summary), found
 
 
 def decoded(execution: Execution, source: StagedSource, files: PlainParquet) -> StagedSource:
     """Decode files too large for each task to read them into files that tasks of this machine map into memory."""
     most = -(-execution.limits.decoding_works // len(files.files))
     shares = [
-        (file, groups.tolist())
-        for file, count in zip(files.files, files.groups, strict=True)
-        if count
-        for groups in np.array_split(np.arange(count), min(count, most))
+        (file, groups.tolist(), sum(sizes[group] for group in groups))
+        for file, sizes in zip(files.files, files.groups, strict=True)
+        if sizes
+        for groups in np.array_split(np.arange(len(sizes)), min(len(sizes), most))
     ]
     targets = [
-        replace(file, path=f"{execution.scratch}/source-{number:05d}{STAGED_SUFFIX}")
-        for number, (file, _) in enumerate(shares)
+        StagedFile(f"{execution.scratch}/source-{number:05d}{STAGED_SUFFIX}", rows)
+        for number, (_, _, rows) in enumerate(shares)
     ]
-    works = [decoding_work(file, groups, target.path) for (file, groups), target in zip(shares, targets, strict=True)]
+    works = [decoding_work(file, groups, to.path) for (file, groups, _), to in zip(shares, targets, strict=True)]
     work, rows = decoding(execution.files, files.columns), pa.table({"work": works})
     spark, in_driver = execution.table.spark, execution.context.session.runs_in_local_mode
     found = tasks.run(spark, work, rows, DECODED_SCHEMA, in_driver=in_driver)
@@ -129,7 +129,7 @@ def _place(execution: Execution) -> str:
 
 
 def _beside(execution: Execution, source: StagedSource, table: pa.Table) -> StagedSource:
-    file = StagedFile(f"{execution.scratch}/computed{STAGED_SUFFIX}", 0, 0)
+    file = StagedFile(f"{execution.scratch}/computed{STAGED_SUFFIX}", len(table))
     execution.files.write_arrow(file.path, [table])
     return _with_files(execution, source, (file,), table.nbytes)
 
@@ -146,6 +146,9 @@ def with_computed(
 ) -> StagedSource:
     """Let Spark compute the missing columns of a source whose rows are in files."""
     columns, name, merge = source.columns, _place(execution), execution.merge
+    if source.rows.in_parts:
+        reason = f"Spark computes values of a source larger than {execution.limits.source_bytes >> 20:,} MiB"
+        raise Declined("source", "in_place", reason)
     unknown = Declined("source", "in_place", "Spark does not return from which row of which file a row came")
     if any(column.name.lower() == "_metadata" for column in merge.source_schema):
         raise unknown
@@ -173,7 +176,7 @@ def _position(files: PlainParquet) -> Column:
     row = F.col("_metadata.row_index")
     if len(files.files) == 1:
         return row
-    before = [0, *accumulate(files.rows)][:-1]
+    before = [0, *accumulate(file.rows for file in files.files)][:-1]
     uris = F.array(*(F.lit(_SLASHES.sub("file:/", uri)) for uri in files.uris))
     uri = F.replace(F.col("_metadata.file_path"), F.lit("file:///"), F.lit("file:/"))
     file = F.array_position(uris, uri).cast("int")

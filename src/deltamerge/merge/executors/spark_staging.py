@@ -53,7 +53,7 @@ def computing_for_all(execution: Execution, recipe: LookupRecipe, columns: Stage
 
 def check_there(execution: Execution, files: Sequence[StagedFile]) -> None:
     """Check that tasks write where the driver reads: a session may be on another machine."""
-    written = [file.path for file in files if file.is_arrow]
+    written = [file.path for file in files if file.is_staged]
     there = set(execution.files.names(execution.scratch)) if written else set()
     if not there.issuperset(path.rpartition("/")[2] for path in written):
         raise Declined("match", "key_lookup", "tasks write to the disk of another machine than the driver's")
@@ -69,12 +69,13 @@ def stage_computed(execution: Execution, recipe: LookupRecipe, columns: StagedCo
     needed = merge.matched or recipe.clauses.by_source
     ranged = recipe.ranged
     found = stage_columns(frame, execution, ranged, None if needed else columns.clause)
+    size = sum(row["size"] for row in found)
     return StagedSource(
         columns=columns,
-        rows=StagedRows(staged_files(found)),
+        rows=StagedRows(staged_files(found), in_parts=execution.opens_in_parts(size)),
         row_count=sum(row["staged"] for row in found),
-        bytes=sum(row["size"] for row in found),
-        bytes_in_memory=sum(row["size"] for row in found),
+        bytes=size,
+        bytes_in_memory=size,
         summary=_summary(found, recipe.keys.keys, len(ranged)),
     )
 
@@ -98,15 +99,12 @@ def too_many_rows(execution: Execution) -> Declined:
 
 
 def most_bytes(execution: Execution) -> int:
-    """Return how many bytes of a source are staged: tasks map files of this machine, and read others.
-
-    Where the disk is full, the write shall say so.
-    """
+    """Return how many bytes of a source are staged. Where the disk is full, the write shall say so."""
     limits = execution.limits
-    if not (execution.table.store.is_local or execution.context.session.runs_in_local_mode):
-        return limits.source_bytes
+    if not execution.maps_source:
+        return limits.staged_bytes
     free = shutil.disk_usage(execution.scratch or tempfile.gettempdir()).free
-    return max(limits.source_bytes, min(limits.mapped_bytes, free // 2))
+    return max(limits.source_bytes, min(limits.staged_bytes, free // 2))
 
 
 def stage_rows(
@@ -154,7 +152,7 @@ def _few_rows(frame: DataFrame, execution: Execution) -> pa.Table | None:
 
 
 def staged_files(found: list[dict[str, Any]]) -> tuple[StagedFile, ...]:
-    return tuple(StagedFile(row["path"], 0, 0) for row in found if row["staged"])
+    return tuple(StagedFile(row["path"], row["staged"]) for row in found if row["staged"])
 
 
 def _summary(found: list[dict[str, Any]], keys: Sequence[JoinKey], ranged: int) -> SourceSummary:

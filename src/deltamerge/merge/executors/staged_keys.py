@@ -49,9 +49,11 @@ def with_index(lookup: Lookup) -> Lookup:
     try:
         parts = partial(parts_of_keys, execution.files, source.rows, recipe.compared, recipe.choices.on_source)
         index = write_index(execution.files, path, source.row_count, parts)
-        return replace(lookup, staged=replace(source, index=index))
     except (ValueError, pa.ArrowException) as error:
         raise Declined("match", "key_lookup", str(error)) from error
+    if source.rows.in_parts and not index.codes.are_exact and source.summary.key_bytes > execution.limits.source_bytes:
+        raise Declined("match", "key_lookup", "the source's keys are too large for each task to compare them")
+    return replace(lookup, staged=replace(source, index=index))
 
 
 def _with_keys_counted(source: StagedSource, recipe: LookupRecipe, keys: pa.Table | None) -> StagedSource:

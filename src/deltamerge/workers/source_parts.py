@@ -1,0 +1,164 @@
+"""Parts of a source's rows: of one that is too large for each task, the row groups that have what the task takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltamerge.workers.files import Files, has_threads, whole
+from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged, taken
+from deltamerge.workers.table_columns import in_plain_types
+
+_Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+_Found: TypeAlias = tuple[_Numbers, pa.Table]
+
+ROW_NUMBER = "row number"
+"""The column of an exchanged row group with the rows' numbers in the source."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a file that `source_exchange` wrote."""
+
+    path: str
+    number: int
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """Some rows of a source, or all.
+
+    Args:
+        numbers: Their numbers in the source, in order; None where they are all.
+    """
+
+    rows: pa.Table
+    numbers: _Numbers | None = None
+
+    def places(self, numbers: _Numbers) -> _Numbers:
+        """Return where rows of the source are among these, or the first one after them is."""
+        return numbers if self.numbers is None else np.searchsorted(self.numbers, numbers)
+
+    def numbers_at(self, first: int, end: int) -> _Numbers:
+        """Return the numbers of the rows from one place on and before another."""
+        return np.arange(first, end) if self.numbers is None else self.numbers[first:end]
+
+
+class SourceOpener:
+    """Opens columns of a source's rows: all at once, and only once, or the parts with the rows that are taken.
+
+    Args:
+        prepare: Is called with the rows that were opened, and returns them for their use.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        staged: StagedRows,
+        columns: Sequence[str],
+        prepare: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    ) -> None:
+        self._files = files
+        self._staged = staged
+        self._columns = columns
+        self._prepare = prepare
+        self._all: SourcePart | None = None
+        self._computed: pa.Table | None = None
+
+    def part_with(self, numbers: _Numbers, exchanged: Sequence[RowGroup] = ()) -> SourcePart:
+        """Return rows among which those of some numbers are.
+
+        Args:
+            exchanged: Where they are, if they were brought together.
+
+        Raises:
+            ValueError: A file of the source has changed.
+        """
+        if not self._staged.in_parts:
+            return self.all
+        is_here = bool(exchanged)
+        part = _open_exchanged(self._files, exchanged, self._columns) if is_here else self._with_computed(numbers)
+        return replace(part, rows=self._prepare(part.rows))
+
+    def _with_computed(self, numbers: _Numbers) -> SourcePart:
+        computed = self._staged.beside(self._columns)
+        in_files = [name for name in self._columns if name not in computed]
+        part = _open_part(self._files, self._staged, in_files, np.sort(numbers))
+        if not computed:
+            return part
+        if self._computed is None:
+            self._computed = open_staged(self._files, self._staged, computed)
+        assert part.numbers is not None
+        rows = part.rows
+        for name in computed:
+            rows = rows.append_column(name, taken(self._computed.column(name), part.numbers))
+        return replace(part, rows=rows.select(list(self._columns)))
+
+    @property
+    def all(self) -> SourcePart:
+        if self._all is None:
+            self._all = SourcePart(self._prepare(open_staged(self._files, self._staged, self._columns)))
+        return self._all
+
+
+def _open_part(files: Files, staged: StagedRows, columns: Sequence[str], wanted: _Numbers) -> SourcePart:
+    """Return the row groups that have wanted rows; of a file of Arrow, which is mapped into memory, all.
+
+    Args:
+        wanted: Their numbers, in order.
+    """
+    names = [staged.names.get(name, name) for name in columns]
+    ends = np.cumsum([file.rows for file in staged.files])
+    begins = ends - [file.rows for file in staged.files]
+    places = np.searchsorted(wanted, [begins, ends])
+    # Without any row there are columns all the same.
+    opened = [number for number, has_some in enumerate(places[0] < places[1]) if has_some] or [0]
+    some = [(staged.files[number], int(begins[number])) for number in opened]
+    work = partial(_rows_of_file, files, names=names, wanted=wanted)
+    return _part(list(files.ahead(work, some, [file.path for file, _ in some])), columns)
+
+
+def _rows_of_file(files: Files, some: tuple[StagedFile, int], names: list[str], wanted: _Numbers) -> _Found:
+    """Return the row groups of a file with wanted rows; the number of its first row is given with it."""
+    file, first = some
+    if file.is_arrow:
+        return np.arange(first, first + file.rows), files.arrow(file.path).select(names)
+    file.check_unchanged(files)
+    with files.parquet(file.path) as opened:
+        sizes = np.array([opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)], int)
+    ends = first + np.cumsum(sizes)
+    places = np.searchsorted(wanted, [ends - sizes, ends])
+    groups = np.flatnonzero(places[0] < places[1]).tolist()
+    with files.parquet_columns(file.path, names, groups) as opened:
+        table = _read(opened, groups, names)
+    numbers = [np.arange(ends[group] - sizes[group], ends[group]) for group in groups]
+    return np.concatenate([*numbers, np.zeros(0, np.int64)]), table
+
+
+def _open_exchanged(files: Files, groups: Sequence[RowGroup], columns: Sequence[str]) -> SourcePart:
+    """Return row groups whose rows are in order."""
+    names = [ROW_NUMBER, *columns]
+
+    def rows_of(group: RowGroup) -> _Found:
+        with files.parquet_columns(group.path, names, [group.number]) as opened:
+            table = _read(opened, [group.number], names)
+        return table.column(ROW_NUMBER).to_numpy(), table.select(list(columns))
+
+    return _part(list(files.ahead(rows_of, groups, [group.path for group in groups])), columns)
+
+
+def _read(opened: pq.ParquetFile, groups: list[int], names: list[str]) -> pa.Table:
+    rows = sum(opened.metadata.row_group(group).num_rows for group in groups)
+    table = opened.read_row_groups(groups, names, use_threads=has_threads())
+    return in_plain_types(whole(table, rows).select(names))
+
+
+def _part(found: Sequence[_Found], columns: Sequence[str]) -> SourcePart:
+    rows = pa.concat_tables([table.rename_columns(list(columns)) for _, table in found])
+    return SourcePart(rows, np.concatenate([numbers for numbers, _ in found]))
