@@ -23,6 +23,8 @@ from merge_checksum import Checksum, rows_checksum
 FILES = 20
 LAYOUTS = ("sorted", "shuffled")
 _SEED = 20240229
+# About as many as Spark writes into one.
+_SOURCE_ROWS_OF_A_FILE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,10 @@ def make_source(layout: Layout, case: MergeCase) -> Source:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
         old, matched, new = _draw(layout, case)
-        pq.write_table(pa.concat_tables([matched, new]), path / "source.parquet", row_group_size=1 << 17)
+        rows = pa.concat_tables([matched, new])
+        for number, first in enumerate(range(0, len(rows), _SOURCE_ROWS_OF_A_FILE)):
+            some = rows.slice(first, _SOURCE_ROWS_OF_A_FILE)
+            pq.write_table(some, path / f"source-{number:05d}.parquet", row_group_size=1 << 17)
         result = layout.checksum - rows_checksum(old) + rows_checksum(new)
         result = result if deletes else result + rows_checksum(matched)
         values = {"rows": matched.num_rows + new.num_rows, "result": asdict(result)}

@@ -310,6 +310,10 @@ def _same(array: pa.Array) -> pa.Array:
     return array
 
 
+def _counts(array: pa.Array) -> pa.Array:
+    return pc.if_else(pc.less(array, 0), None, array)
+
+
 def _drop_nan(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_nan(array), None, array)
 
@@ -356,7 +360,7 @@ def _count(value: object) -> int | None:
     return number if number is not None and number >= 0 else None
 
 
-_COUNT = _Form(pa.int64(), _same, _count)
+_COUNT = _Form(pa.int64(), _counts, _count)
 
 
 def _float(value: object) -> float | None:

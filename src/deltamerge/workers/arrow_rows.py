@@ -442,13 +442,14 @@ def _ordered(source: _Source, numbers: _Numbers, exchanged: Sequence[RowGroup]) 
 
 def _unmatched(source: _Source, begin: int, end: int) -> Iterator[_NewRows]:
     """Return in pieces those of some staged rows that match nothing."""
-    part = source.of_rows(begin + np.flatnonzero(source.is_new[begin:end])).part
-    first, last = part.places(np.array([begin, end])).tolist()
-    for batches in in_pieces(part.rows.slice(first, last - first).to_batches()):
+    part = source.of_rows(begin + np.flatnonzero(source.is_new[begin:end])).part.between(begin, end)
+    assert part.numbers is not None
+    at = 0
+    for batches in in_pieces(part.rows.to_batches()):
         piece = pa.Table.from_batches(batches).combine_chunks()
-        numbers = part.numbers_at(first, first + piece.num_rows)
+        numbers = part.numbers[at : at + piece.num_rows]
         yield _NewRows(piece, np.arange(piece.num_rows), numbers).among(source.is_new[numbers])
-        first += piece.num_rows
+        at += piece.num_rows
 
 
 def _inserted_rows(rows: _NewRows, schema: pa.Schema, new: NewRows) -> tuple[pa.Table, dict[int, int]]:

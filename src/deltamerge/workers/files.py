@@ -35,6 +35,8 @@ _Done = TypeVar("_Done")
 _REQUESTS_IN_FLIGHT = 16
 # Of files that are written once and read once, in a store: what takes little work makes them smaller.
 _ROW_GROUPS: Mapping[str, Any] = {"compression": "lz4", "use_dictionary": False, "write_statistics": False}
+# PyArrow splits larger ones.
+_MOST_ROWS_OF_A_GROUP = 1 << 26
 # So much of a file, without decoding, is in memory as long as a task works on it.
 _WHOLE_BYTES = 256 << 20
 # PyArrow sends a file in parts of this size.
@@ -180,6 +182,8 @@ class Files:
         with Output(self, path) as output:
             with pq.ParquetWriter(output.stream, first.schema, **_ROW_GROUPS) as writer:
                 for table in chain((first,), waiting):
+                    if len(table) > _MOST_ROWS_OF_A_GROUP:
+                        raise ValueError(f"{path} would have a row group of {len(table)} rows")
                     writer.write_table(table, row_group_size=max(1, len(table)))
             output.keep()
 

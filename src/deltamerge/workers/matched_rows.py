@@ -166,10 +166,8 @@ def reading_staged(
         opener = SourceOpener(files, staged, source)
         for batch in batches:
             for first, end in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                part = opener.part_with(np.arange(first, end))
-                begin, stop = part.places(np.array([first, end])).tolist()
-                rows = part.rows.slice(begin, stop - begin)
-                numbered = rows.append_column(number, pa.array(np.arange(first, end)))
+                part = opener.part_with(np.arange(first, end)).between(first, end)
+                numbered = part.rows.append_column(number, pa.array(part.numbers))
                 yield from numbered.combine_chunks().to_batches(_ROWS_AT_ONCE)
 
     return read

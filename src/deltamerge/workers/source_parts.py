@@ -42,12 +42,25 @@ class SourcePart:
     numbers: _Numbers | None = None
 
     def places(self, numbers: _Numbers) -> _Numbers:
-        """Return where rows of the source are among these, or the first one after them is."""
-        return numbers if self.numbers is None else np.searchsorted(self.numbers, numbers)
+        """Return where rows of the source are among these.
 
-    def numbers_at(self, first: int, end: int) -> _Numbers:
-        """Return the numbers of the rows from one place on and before another."""
-        return np.arange(first, end) if self.numbers is None else self.numbers[first:end]
+        Raises:
+            ValueError: One is not among them.
+        """
+        if self.numbers is None:
+            return numbers
+        places = np.searchsorted(self.numbers, numbers)
+        # A number beyond the last has the last one's place, which has another.
+        if len(places) and not np.array_equal(self.numbers[np.minimum(places, len(self.numbers) - 1)], numbers):
+            raise ValueError("a part of the source lacks rows that it should have")
+        return places
+
+    def between(self, first: int, end: int) -> SourcePart:
+        """Return those of the rows whose numbers begin at one and end before another."""
+        if self.numbers is None:
+            return SourcePart(self.rows.slice(first, end - first), np.arange(first, end))
+        begin, stop = np.searchsorted(self.numbers, [first, end]).tolist()
+        return SourcePart(self.rows.slice(begin, stop - begin), self.numbers[begin:stop])
 
 
 class SourceOpener:

@@ -37,6 +37,8 @@ class Staging:
     Args:
         keys: The columns whose ranges are returned; numbers, dates, timestamps or strings.
         most_bytes: How many bytes they take at most.
+        suffix: `STAGED_SUFFIX`, for files that tasks map into memory, or `REMOTE_SUFFIX`, for files of which they read
+            some columns and rows.
         clause: The column without which a row is only counted, where there is one: NULL there.
     """
 
@@ -44,6 +46,7 @@ class Staging:
     keys: tuple[str, ...]
     most_rows: int
     most_bytes: int
+    suffix: str = STAGED_SUFFIX
     clause: str | None = None
 
 
@@ -127,10 +130,8 @@ def staging(files: Files, wanted: Staging) -> Callable[[Iterable[pa.RecordBatch]
     """
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Of a remote file only some columns and rows are read at a time; a local one is mapped into memory.
-        is_local = wanted.folder.startswith("/")
-        path = f"{wanted.folder}/source-{uuid.uuid4().hex}{STAGED_SUFFIX if is_local else REMOTE_SUFFIX}"
-        write = files.write_arrow if is_local else files.write_row_groups
+        path = f"{wanted.folder}/source-{uuid.uuid4().hex}{wanted.suffix}"
+        write = files.write_arrow if wanted.suffix == STAGED_SUFFIX else files.write_row_groups
         found = _Counts(len(wanted.keys))
         rows = _counted(batches, wanted, found, _staged_before(files, wanted.folder))
         write(path, (pa.Table.from_batches(piece).combine_chunks() for piece in in_pieces(rows)))

@@ -30,7 +30,17 @@ from deltamerge.merge.source.source import read_source
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import collected, python_workers
-from deltamerge.workers.staged_rows import TOO_MANY, StagedFile, StagedRows, Staging, in_order, staged_schema, staging
+from deltamerge.workers.staged_rows import (
+    REMOTE_SUFFIX,
+    STAGED_SUFFIX,
+    TOO_MANY,
+    StagedFile,
+    StagedRows,
+    Staging,
+    in_order,
+    staged_schema,
+    staging,
+)
 
 # Of `monotonically_increasing_id`: the bits of a row's number in its partition.
 _ROW_BITS = 33
@@ -120,7 +130,10 @@ def stage_rows(
     Args:
         keys: The columns whose ranges are returned, with their types; else as in `Staging`.
     """
-    wanted = Staging(execution.scratch, tuple(name for name, _ in keys), most_rows, most_bytes, clause)
+    # Parquet has no structs without fields.
+    is_mapped = execution.maps_source or "struct<>" in frame.schema.simpleString()
+    suffix = STAGED_SUFFIX if is_mapped else REMOTE_SUFFIX
+    wanted = Staging(execution.scratch, tuple(name for name, _ in keys), most_rows, most_bytes, suffix, clause)
     work, few = staging(execution.files, wanted), _few_rows(frame, execution)
     if few is not None:
         found = [row for batch in work(few.to_batches()) for row in batch.to_pylist()]

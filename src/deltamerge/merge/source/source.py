@@ -49,12 +49,13 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     A column is left out only where its name is in no expression's SQL, nor can come from a variable.
     """
     everything = tuple(range(len(merge.source_schema.fields)))
-    names = [name.lower() for name in merge.source_schema.names]
+    # A Greek sigma's lower case depends on the letters around it.
+    names = [name.casefold() for name in merge.source_schema.names]
     if len(set(names)) < len(names):
         return everything
     statement = merge.statement
     written = (statement.condition.text, *statement.dedupe_by, *(c.to_sql() for c in statement.clauses))
-    expressions = [sql.lower() for sql in written]
+    expressions = [sql.casefold() for sql in written]
     if any(VARIABLE in sql for sql in expressions):
         return everything
     taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
