@@ -17,7 +17,7 @@ from deltamerge.api.table_builder import DeltaColumnBuilder, DeltaTableBuilder, 
 from deltamerge.api.table_commands import TableCommands
 from deltamerge.commands.convert import convert_to_delta
 from deltamerge.commands.delete_update import delete, update
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
 from deltamerge.log.commit_times import as_datetime
 from deltamerge.log.history import COLUMNS, read_history
@@ -91,7 +91,13 @@ class DeltaTable(TableCommands):
         """
         named = TableName.of(parse_name(tableOrViewName))
         name = named.parts if named.path is None else ()
-        return cls(open_by_name(sparkSession, tableOrViewName, options), name)
+        try:
+            return cls(open_by_name(sparkSession, tableOrViewName, options), name)
+        except DeltaTableNotFoundException as error:
+            # Jobs that make a table at their first run look for this class, or for these words.
+            message = f"`{tableOrViewName}` is not a Delta table. {error.message}"
+            parameters = {"tableName": tableOrViewName}
+            raise DeltaTableNotFoundException("DELTA_MISSING_DELTA_TABLE", message, parameters=parameters) from None
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str, *, options: StoreOptions | None = None) -> bool:

@@ -13,7 +13,7 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.data_source.reading import reads_changes, travelled_changes
 from deltamerge.data_source.request import Request
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
 from deltamerge.sql.names import parse_name, quote
@@ -61,13 +61,23 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
         return of_partition
     base, version, timestamp = at_suffix(path)
     if (version is None and timestamp is None) or DeltaTable.isDeltaTable(spark, path):
-        return _frame(DeltaTable.forPath(spark, path), asked)
+        return _frame(_at(spark, path), asked)
     if _TIME_TRAVEL & asked.options.keys():
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS",
             f"Cannot specify time travel in multiple formats: leave out the options, or what follows {base}.",
         )
-    return Tables(spark).version(DeltaTable.forPath(spark, base), TimeTravel(version, timestamp))
+    return Tables(spark).version(_at(spark, base), TimeTravel(version, timestamp))
+
+
+def _at(spark: SparkSession, path: str) -> DeltaTable:
+    """Open a table to read it, for which the error that there is none has a class of its own in delta-spark."""
+    try:
+        return DeltaTable.forPath(spark, path)
+    except DeltaTableNotFoundException as error:
+        raise DeltaTableNotFoundException(
+            "DELTA_PATH_DOES_NOT_EXIST", error.message, parameters={"path": path}
+        ) from None
 
 
 def _partition(spark: SparkSession, path: str, asked: Load) -> DataFrame | None:

@@ -24,6 +24,7 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.scan.parquet_files import read_parquet
 from deltamerge.spark.session import in_session
 from deltamerge.spark.table import Table, counting_requests
+from deltamerge.spark.variables import substituted
 from deltamerge.sql.current_time import fix_current_time
 from deltamerge.sql.merge_parser import parse_merge
 from deltamerge.sql.statements.ast import ParsedMerge
@@ -77,7 +78,7 @@ def merge_sql(
         DeltaRuntimeException: The data is at fault; the table is unchanged.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
-    parsed = parse_merge(statement)
+    parsed = parse_merge(substituted(spark, statement))
     if parsed.explain is not None:
         raise DeltaAnalysisException(
             "UNSUPPORTED_FEATURE.EXPLAIN_MERGE",
@@ -123,7 +124,7 @@ def plan_sql(
         DeltaAnalysisException: A name, a type or a clause is wrong, or the plan that the session asks for does not
             fit.
     """
-    parsed = parse_merge(statement)
+    parsed = parse_merge(substituted(spark, statement))
     command = merge_command(_tables(spark, options, tables), parsed, dedupe_by, skip_unchanged=skip_unchanged)
     analyze = analyze or parsed.explain == "analyze"
     return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
@@ -168,10 +169,13 @@ def _statement(parsed: ParsedMerge, rows: DataFrame, dedupe_by: tuple[str, ...])
 
 def _source(tables: Tables, parsed: ParsedMerge, target: Table, begun: Begun, now: int) -> DataFrame:
     source = parsed.source
+    is_query = source.alias is None and source.sql.startswith("(")
     plain = parsed.ctes is None and source.version is None and source.timestamp is None
     if plain and source.format == "parquet" and source.path is not None:
         files = read_parquet(target, source.path, tables.options, begun.opened)
         if files is not None:
             return files
     ctes = f"{parsed.ctes} " if parsed.ctes is not None else ""
-    return query_frame(tables, fix_current_time(f"{ctes}SELECT * FROM {source.sql}", now))
+    # In FROM a query without an alias would hide the names that its columns have within.
+    query = source.sql if is_query else f"SELECT * FROM {source.sql}"
+    return query_frame(tables, fix_current_time(f"{ctes}{query}", now))

@@ -34,6 +34,7 @@ from deltamerge.api.statements.queries import query_frame, reads_tables
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import refuse_temporary_view
+from deltamerge.spark.variables import substituted
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parser import parse_statement
@@ -68,7 +69,7 @@ def sql(
         DeltaRuntimeException: The data is at fault; the table is unchanged.
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
-    tables = Tables(spark, options or {})
+    tables, text = Tables(spark, options or {}), substituted(spark, text)
     statement, bound = _parsed(text, args)
     if statement is not None:
         return _run(tables, statement, bound)
@@ -85,7 +86,7 @@ def formatted_sql(spark: SparkSession, text: str, args: Any, values: Mapping[str
     """
     formatter = _formatter(spark)
     try:
-        text = formatter.format(text, **values)
+        text = substituted(spark, formatter.format(text, **values))
         frames = {name: frame for frame, name in formatter._temp_views}
         statement, bound = _parsed(text, args)
         if statement is not None:

@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.arguments import check, names_of
 from deltamerge.api.new_tables import create, find_place
+from deltamerge.spark.catalog import delta_location
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
@@ -127,7 +128,7 @@ class DeltaTableBuilder:
 
     Args:
         spark: The session.
-        opens: The class whose ``forPath`` opens the new table.
+        opens: The class whose ``forPath`` and ``forName`` open the new table.
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
         options: Options of the object store; see `DeltaTable.forPath`.
     """
@@ -278,8 +279,11 @@ class DeltaTableBuilder:
             DeltaAnalysisException: The table exists already, there is none to replace, or the definition needs a
                 feature that is not implemented.
         """
-        place = find_place(self.spark, self._named(), self.path, self.options)
+        named = self._named()
+        place = find_place(self.spark, named, self.path, self.options)
         create(place, self.definition, self.mode)
+        if named.path is None and delta_location(self.spark, named.parts, self.options) is not None:
+            return self.opens.forName(self.spark, self.name, options=self.options)
         opened = place.table.location if self.path is None else self.path
         return self.opens.forPath(self.spark, opened, self.options)
 

@@ -157,6 +157,10 @@ def _install(found: _Classes) -> None:
         found.conf: {"get": session_calls.conf_value},
         found.catalog: {
             "createTable": session_calls.create_table,
+            **dict.fromkeys(
+                ("cacheTable", "getTable", "isCached", "listColumns", "refreshTable", "uncacheTable"),
+                session_calls.catalog_call,
+            ),
             "dropTempView": temp_views.drop,
             "dropGlobalTempView": temp_views.drop_global,
         },

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.register import registered_on_demand
@@ -15,6 +15,7 @@ from deltamerge.api.save_frame import find_table
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, is_default_source
 from deltamerge.spark.session import SPARK_ERRORS, effective_value, session_identity
 
+_Answer = TypeVar("_Answer")
 _TIME_ZONE = "spark.sql.session.timeZone"
 # Set where this library takes the place of a JAR's source, too: by `install_in_pyspark`.
 REPLACES_JARS = threading.Event()
@@ -43,7 +44,7 @@ def register_now(spark: SparkSession) -> None:
     REGISTERED[spark] = effective_value(spark, _TIME_ZONE)
 
 
-def with_source(spark: SparkSession, call: Callable[[], DataFrame]) -> DataFrame:
+def with_source(spark: SparkSession, call: Callable[[], _Answer]) -> _Answer:
     """Call Spark, once more with the source where it finds that the session lacks it, as for a stored view."""
     try:
         return call()

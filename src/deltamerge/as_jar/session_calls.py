@@ -64,6 +64,14 @@ def conf_value(original: Original, self: Any, /, key: str, *default: Any, **kwar
     return value
 
 
+def catalog_call(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    """Ask the catalog, which needs the source for a Delta table's entry."""
+    spark: SparkSession = self._sparkSession
+    if not is_served(spark):
+        return original(self, *args, **kwargs)
+    return with_source(spark, partial(original, self, *args, **kwargs))
+
+
 def create_table(
     original: _Frames,
     self: Any,  # noqa: ANN401

@@ -248,9 +248,10 @@ def table_not_found(store: Store) -> DeltaTableNotFoundException:
     """Return the error for a path without a Delta table: the path is missing, or has no log."""
     if store.is_local and not Path(store.root).exists():
         return DeltaTableNotFoundException(
-            "DELTA_PATH_DOES_NOT_EXIST",
-            f"{store.root} doesn't exist: check the table's path.{_partition_hint(store.root)}",
-            parameters={"path": store.root},
+            "DELTA_MISSING_DELTA_TABLE",
+            f"`{store.root}` doesn't exist, or is not a Delta table: check the table's path."
+            f"{_partition_hint(store.root)}",
+            parameters={"tableName": store.root},
         )
     return DeltaTableNotFoundException(
         "DELTA_MISSING_DELTA_TABLE",

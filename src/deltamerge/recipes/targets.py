@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -22,15 +21,13 @@ from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import MergeOutcome
 from deltamerge.spark.session import empty_frame, in_session
 from deltamerge.spark.table import open_table
-from deltamerge.sql.names import did_you_mean, parse_name
+from deltamerge.sql.names import did_you_mean, is_path, parse_name
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import NO_TRANSACTION
 from deltamerge.write.align import find_field
 from deltamerge.write.table_writer import FrameWrite, write_table
 
 Target: TypeAlias = "DeltaTable | str"
-
-_PATH = re.compile(r"[/\\:]")
 
 
 @dataclass(frozen=True)
@@ -120,7 +117,7 @@ def place_of(spark: SparkSession, target: str, options: StoreOptions | None = No
     parts = parse_name(target) if target.lower().startswith("delta.`") else ()
     if len(parts) == 2:
         return TargetPlace(spark, target, parts[1], options or {})
-    return TargetPlace(spark, target, target if _PATH.search(target) else None, options or {})
+    return TargetPlace(spark, target, target if is_path(target) else None, options or {})
 
 
 def place_of_target(spark: SparkSession, target: Target, options: StoreOptions | None = None) -> TargetPlace:

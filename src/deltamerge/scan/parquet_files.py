@@ -27,8 +27,6 @@ from deltamerge.workers.parquet_patch import SPARK_SCHEMA
 
 GLOB = frozenset("*?[]{}\\,")
 """Characters of paths that Spark takes for patterns."""
-# More are left to Spark, which lists their folder.
-_NAMED_FILES = 16
 _PLAIN: dict[str, T.DataType] = {
     "BOOLEAN": T.BooleanType(),
     "INT32": T.IntegerType(),
@@ -77,7 +75,7 @@ def read_parquet(table: Table, path: str, options: StoreOptions, opened_by: File
     if schema is None:
         return None
     # Spark looks at a file once, at a folder three times as often.
-    return spark.read.schema(schema).parquet(*(files if len(files) <= _NAMED_FILES else [path]))
+    return spark.read.schema(schema).parquet(files[0] if len(files) == 1 else path)
 
 
 def _bucket(url: str) -> str:

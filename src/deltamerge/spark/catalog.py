@@ -14,7 +14,7 @@ from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundExce
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import Table, open_table
-from deltamerge.sql.names import parse_name, quote_name, shown_name
+from deltamerge.sql.names import names_path, parse_name, quote_name, shown_name
 from deltamerge.storage.credentials import StoreOptions
 
 _SESSION_CATALOG = "spark_catalog"
@@ -73,7 +73,7 @@ def delta_location(spark: SparkSession, parts: Sequence[str], options: StoreOpti
 
     The catalog's entry counts; where there is none, the folder that a managed table has in the session's warehouse.
     """
-    if len(parts) == 2 and parts[0].lower() == "delta":
+    if names_path(parts):
         return parts[1]
     entry = catalog_entry(spark, parts)
     if entry is not None and (entry.location is None or entry.provider != "delta"):
@@ -151,8 +151,7 @@ def whole_name(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
 
 def named(table: Table, parts: Sequence[str]) -> Table:
     """Return a table that was opened by its name; ``delta.`path` `` is none."""
-    is_path = len(parts) == 2 and parts[0].lower() == "delta"
-    return table if is_path else replace(table, entry=whole_name(table.spark, parts))
+    return table if names_path(parts) else replace(table, entry=whole_name(table.spark, parts))
 
 
 def record_table(

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span, point_at
 
 # It matches everywhere, if only the empty string.
 _PART = re.compile(r"`(?:[^`]|``)*`(?!`)|[^.`]*")
+_IN_PATHS = re.compile(r"[/\\:]")
+
+
+def is_path(name: str) -> bool:
+    """Return whether a string is a path and not a name: it has a slash, a backslash or a colon."""
+    return _IN_PATHS.search(name) is not None
+
+
+def names_path(parts: Sequence[str]) -> bool:
+    """Return whether a name is ``delta.`path` ``, and not one of a database ``delta``."""
+    return len(parts) == 2 and parts[0].lower() == "delta" and is_path(parts[1])
 
 
 def quote(part: str) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from deltamerge.sql.caret import Span
 from deltamerge.sql.expression import Name, Opaque
+from deltamerge.sql.literals import string_value
 from deltamerge.sql.tokens import Kind, Token, closing, name_end, slice_of, words
 
 _SINGULAR = words("YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND NANOSECOND")
@@ -171,3 +175,30 @@ def _lambda_parameters(tokens: tuple[Token, ...]) -> frozenset[str]:
                 found.add(tokens[place].name.casefold())
             place -= 1
     return frozenset(found)
+
+
+def constant_string(tokens: tuple[Token, ...], args: Mapping[str, Any] | None = None) -> str | None:
+    """Return the string that literals are, or parameters, joined by ``||`` or CONCAT; None for any other expression.
+
+    Args:
+        args: The values of parameters.
+    """
+    if [token.kind for token in tokens] == [Kind.STRING]:
+        return string_value(tokens[0].text)
+    if len(tokens) == 2 and tokens[0].text == ":":
+        value = (args or {}).get(tokens[1].text)
+        return value if isinstance(value, str) else None
+    words_before = [token.upper for token in tokens[:2]]
+    is_call = words_before == ["CONCAT", "("] and closing(tokens, 1) == len(tokens) - 1
+    terms = _split(tokens[2:-1], ",") if is_call else _split(tokens, "||")
+    if not is_call and len(terms) < 2:
+        return None
+    found = [constant_string(term, args) for term in terms]
+    return None if None in found else "".join(filter(None, found))
+
+
+def _split(tokens: tuple[Token, ...], separator: str) -> list[tuple[Token, ...]]:
+    base = tokens[0].depth if tokens else 0
+    ends = [at for at, token in enumerate(tokens) if token.text == separator and token.depth == base]
+    firsts = [0, *(end + 1 for end in ends)]
+    return [tokens[first:end] for first, end in zip(firsts, [*ends, len(tokens)], strict=True)]

@@ -11,7 +11,7 @@ from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.names import quote_name
-from deltamerge.sql.operands import skip_value
+from deltamerge.sql.operands import constant_string, skip_value
 from deltamerge.sql.tokens import (
     Kind,
     Token,
@@ -189,7 +189,7 @@ def travels_by_parameter(sql: str) -> bool:
 
 
 def with_plain_names(sql: str, args: object = None) -> str:
-    """Return a query in which relations that ``IDENTIFIER('db.tbl')`` or ``IDENTIFIER(:name)`` names are named so.
+    """Return a query in which relations that ``IDENTIFIER(…)`` of a constant string names are named so.
 
     What is no name stays, and is Spark's to refuse.
 
@@ -198,12 +198,8 @@ def with_plain_names(sql: str, args: object = None) -> str:
     """
     names = {}
     for span, argument in _identifier_calls(tokenize(sql)):
-        kinds, value = [token.kind for token in argument], None
-        if kinds == [Kind.STRING]:
-            value = string_value(argument[0].text)
-        elif len(argument) == 2 and argument[0].text == ":" and isinstance(args, Mapping):
-            value = args.get(argument[1].text)
-        if isinstance(value, str) and (name := _plain_name(value)) is not None:
+        value = constant_string(argument, args if isinstance(args, Mapping) else None)
+        if value is not None and (name := _plain_name(value)) is not None:
             names[span] = name
     return replace_references(sql, names)
 

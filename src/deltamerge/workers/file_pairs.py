@@ -27,6 +27,7 @@ from deltamerge.workers.row_pairs import (
     write_pairs,
 )
 from deltamerge.workers.source_keys import KeyLookup, OpenedKeys, RowChoice, comparable, open_keys
+from deltamerge.workers.source_parts import rows_opened
 from deltamerge.workers.staged_rows import taken
 
 _ROWS_AT_ONCE = 4_000_000
@@ -36,13 +37,12 @@ _Numbers: TypeAlias = np.ndarray[Any, Any]
 _Answer: TypeAlias = dict[str, Any]
 
 PAIRS_SCHEMA = (
-    "file STRING, path STRING, pairs BIGINT, spanned BIGINT, taken BIGINT, taken_rows BIGINT, rows_by_clause STRING, "
+    "file STRING, path STRING, pairs BIGINT, opened BIGINT, taken BIGINT, taken_rows BIGINT, rows_by_clause STRING, "
     "reason STRING"
 )
-"""A file by its path in the log, the file of its pairs, how many these are, how many rows there are from their first
-source row to their last, how many of them a clause takes, how many rows of the file those name, and how many each
-clause takes, by its number, as JSON. Or a file, an empty path for all, and the reason why it cannot be read in this
-way."""
+"""A file by its path in the log, the file of its pairs, how many these are, how many rows of a source are opened to
+take theirs, how many of them a clause takes, how many rows of the file those name, and how many each clause takes, by
+its number, as JSON. Or a file, an empty path for all, and the reason why it cannot be read in this way."""
 
 
 def pairing(
@@ -165,7 +165,7 @@ def _unmatched_rows(file: _File, lookup: KeyLookup, folder: str) -> list[_Answer
 
 
 def _written(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Answer:
-    changing, sources = pairs.changing, pairs.matched_sources
+    changing = pairs.changing
     if unique:
         numbers, times = np.unique(pairs.clauses[pairs.clauses != NO_CLAUSE], return_counts=True)
         rows_taken = dict(zip(numbers.tolist(), times.tolist(), strict=True))
@@ -175,7 +175,7 @@ def _written(file: _File, pairs: RowPairs, folder: str, *, unique: bool) -> _Ans
         "file": file.name,
         "path": write_pairs(file.files, folder, pairs),
         "pairs": len(pairs.rows),
-        "spanned": int(sources.max() - sources.min()) + 1 if len(sources) else 0,
+        "opened": rows_opened(pairs.matched_sources),
         "taken": len(changing.rows),
         "taken_rows": len(changing.rows) if unique else len(distinct(changing.rows)),
         "rows_by_clause": json.dumps(rows_taken),

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files, has_threads, whole
+from deltamerge.workers.row_pairs import distinct
 from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged, taken
 from deltamerge.workers.table_columns import in_plain_types
 
 _Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 _Found: TypeAlias = tuple[_Numbers, pa.Table]
 
+_BLOCK_BITS = 17
 ROW_NUMBER = "row number"
 """The column of an exchanged row group with the rows' numbers in the source."""
 
@@ -61,6 +63,11 @@ class SourcePart:
             return SourcePart(self.rows.slice(first, end - first), np.arange(first, end))
         begin, stop = np.searchsorted(self.numbers, [first, end]).tolist()
         return SourcePart(self.rows.slice(begin, stop - begin), self.numbers[begin:stop])
+
+
+def rows_opened(numbers: _Numbers) -> int:
+    """Estimate how many rows are opened to take some: as if row groups had 131,072 rows."""
+    return len(distinct(numbers >> _BLOCK_BITS)) << _BLOCK_BITS
 
 
 class SourceOpener:

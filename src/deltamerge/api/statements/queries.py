@@ -14,7 +14,7 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import whole_name
 from deltamerge.spark.session import SPARK_ERRORS
-from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.sql.names import names_path, parse_name, quote, quote_name
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
@@ -118,8 +118,7 @@ def reads_tables(sql: str) -> bool:
 def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
     found = {}
     for parts in relation_names(sql):
-        is_path = len(parts) == 2 and parts[0] == "delta"
-        table = None if is_path else tables.called(parts)
+        table = None if names_path(parts) else tables.called(parts)
         if table is not None:
             found[quote_name(parts)] = table
     return found

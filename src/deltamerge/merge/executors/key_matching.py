@@ -49,7 +49,7 @@ class Pairs:
     Args:
         path: The file that has them.
         count: How many there are.
-        spanned: How many rows of the source there are from their first to their last.
+        opened: How many rows of a source in parts are opened to take theirs.
         taken: How many a clause takes.
         taken_rows: How many rows of the target these name.
         rows_by_clause: How many rows each MATCHED clause takes, by its number, and each BY SOURCE clause, by
@@ -61,7 +61,7 @@ class Pairs:
     files: Files
     path: str
     count: int
-    spanned: int
+    opened: int
     taken: int
     taken_rows: int
     rows_by_clause: Mapping[int, int]
@@ -71,8 +71,8 @@ class Pairs:
     def of(cls, found: Mapping[str, Any], file: AddFile, files: Files) -> Pairs:
         """Return what a row of `PAIRS_SCHEMA` says of a file."""
         counts = {int(number): rows for number, rows in json.loads(found["rows_by_clause"]).items()}
-        count, spanned, taken, taken_rows = (found[name] for name in ("pairs", "spanned", "taken", "taken_rows"))
-        return cls(file, files, found["path"], count, spanned, taken, taken_rows, counts)
+        count, opened, taken, taken_rows = (found[name] for name in ("pairs", "opened", "taken", "taken_rows"))
+        return cls(file, files, found["path"], count, opened, taken, taken_rows, counts)
 
     def read(self) -> RowPairs:
         return read_pairs(self.files, self.path)

@@ -24,6 +24,7 @@ from deltamerge.workers.row_pairs import (
     write_numbers,
 )
 from deltamerge.workers.row_values import ClauseRows
+from deltamerge.workers.source_parts import rows_opened
 from deltamerge.workers.staged_rows import StagedRows, in_plain_numbers, open_staged, taken
 from deltamerge.write.layout import partition_folders
 
@@ -57,13 +58,12 @@ class Partitions:
     Args:
         order: The file with the numbers of the staged rows that are inserted, by partition; empty where they are all
             that match nothing.
-        spanned: How many rows of the source there are from the first to the last one of each partition, of all
-            together.
+        opened: How many rows of a source in parts are opened to take the new ones of each, all together.
     """
 
     each: tuple[Partition, ...]
     order: str
-    spanned: int = 0
+    opened: int = 0
 
 
 def moved_rows(
@@ -168,7 +168,7 @@ def partitions_of(
         )
         for at in folders
     )
-    return Partitions(tuple(each), order, sum(int(rows[-1] - rows[0]) + 1 for rows in new.values()))
+    return Partitions(tuple(each), order, sum(map(rows_opened, new.values())))
 
 
 def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:

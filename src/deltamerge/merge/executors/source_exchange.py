@@ -30,7 +30,7 @@ _READ_AT_MOST = 2
 def with_exchanged(lookup: Lookup, found: Sequence[Pairs]) -> tuple[Pairs, ...]:
     """Return pairs with where their source rows are, where these are brought together."""
     destinations = [Destination(pairs.path, 0, pairs.count) for pairs in found]
-    exchanged = exchange(lookup, destinations, sum(pairs.spanned for pairs in found))
+    exchanged = exchange(lookup, destinations, sum(pairs.opened for pairs in found))
     return tuple(replace(pairs, exchanged=groups) for pairs, groups in zip(found, exchanged, strict=True))
 
 
@@ -40,7 +40,7 @@ def with_exchanged_inserts(lookup: Lookup, partitions: Partitions) -> Partitions
         return partitions
     inserted = [rows for each in partitions.each for rows in each.inserted]
     destinations = [Destination(partitions.order, rows.first, rows.end) for rows in inserted]
-    exchanged = iter(exchange(lookup, destinations, partitions.spanned))
+    exchanged = iter(exchange(lookup, destinations, partitions.opened))
     return replace(
         partitions,
         each=tuple(
@@ -50,11 +50,11 @@ def with_exchanged_inserts(lookup: Lookup, partitions: Partitions) -> Partitions
     )
 
 
-def exchange(lookup: Lookup, destinations: Sequence[Destination], spanned: int) -> list[tuple[RowGroup, ...]]:
+def exchange(lookup: Lookup, destinations: Sequence[Destination], opened: int) -> list[tuple[RowGroup, ...]]:
     """Bring source rows together by destination, where tasks would read most rows of the source several times.
 
     Args:
-        spanned: How many rows are between the first and the last one of each destination, of all together.
+        opened: How many rows of the source are opened for all destinations as it is.
 
     Returns:
         For each destination where its rows are; empty where the source stays as it is.
@@ -63,7 +63,7 @@ def exchange(lookup: Lookup, destinations: Sequence[Destination], spanned: int) 
         Declined: There are very many destinations.
     """
     execution, staged = lookup.execution, lookup.staged
-    if not staged.rows.in_parts or spanned <= _READ_AT_MOST * staged.row_count:
+    if not staged.rows.in_parts or opened <= _READ_AT_MOST * staged.row_count:
         return [() for _ in destinations]
     ranges = _ranges(execution, staged.rows.files, staged.bytes_in_memory)
     if len(ranges) * len(destinations) > execution.limits.exchanged_groups:

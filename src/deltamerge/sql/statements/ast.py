@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from deltamerge.sql.merge_ast import Assignment, Expression, MergeClause, NameParts
+from deltamerge.sql.names import names_path
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class TableName:
     @staticmethod
     def of(parts: NameParts) -> TableName:
         """Return the table of a name, whose path is in ``delta.`path` ``."""
-        return TableName(parts, parts[1] if len(parts) == 2 and parts[0].lower() == "delta" else None)
+        return TableName(parts, parts[1] if names_path(parts) else None)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from deltamerge.sql.merge_clause_parser import read_assignments
 from deltamerge.sql.relations import replace_references
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, TruncateTable, UpdateRows
 from deltamerge.sql.statements.parts import read_alias, read_end, read_partition, read_rest, read_table, read_where
-from deltamerge.sql.tokens import closing, tokenize
+from deltamerge.sql.tokens import Token, closing, tokenize
 
 _QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH", "MAP", "REDUCE")
 
@@ -79,16 +79,16 @@ def read_insert(cursor: Cursor) -> InsertRows:
 
 
 def with_defaults(query: str, defaults: Sequence[str | None]) -> str:
-    """Replace DEFAULT in the rows of ``VALUES (…), (…)`` by the SQL of a column's default; any other query stays.
+    """Replace DEFAULT where a value is by the SQL of a column's default: in rows of VALUES, and in SELECT's list.
 
     Args:
         defaults: By column, in the order of the values; None for NULL.
     """
     tokens = tokenize(query)
-    if not tokens or tokens[0].upper != "VALUES":
-        return query
     replaced: dict[Span, str] = {}
-    row = 1
+    if tokens and tokens[0].upper == "SELECT":
+        replaced = _selected(tokens, defaults)
+    row = 1 if tokens and tokens[0].upper == "VALUES" else len(tokens)
     while row < len(tokens) and tokens[row].text == "(":
         end = closing(tokens, row)
         column = 0
@@ -98,7 +98,27 @@ def with_defaults(query: str, defaults: Sequence[str | None]) -> str:
                 column += 1
             alone = tokens[index - 1].text in ("(", ",") and tokens[index + 1].text in (")", ",")
             if token.upper == "DEFAULT" and token.depth == tokens[row].depth + 1 and alone and column < len(defaults):
-                default = defaults[column]
-                replaced[token.span] = "NULL" if default is None else f"({default})"
+                replaced[token.span] = _default(defaults[column])
         row = end + 2 if end + 1 < len(tokens) and tokens[end + 1].text == "," else len(tokens)
     return replace_references(query, replaced)
+
+
+def _selected(tokens: Sequence[Token], defaults: Sequence[str | None]) -> dict[Span, str]:
+    """Return what replaces DEFAULT among the values that a query selects, up to a star, which is many."""
+    replaced, column, before = dict[Span, str](), 0, "SELECT"
+    for index, token in enumerate(tokens[1:], 1):
+        if token.depth != tokens[0].depth:
+            continue
+        following = tokens[index + 1].upper if index + 1 < len(tokens) else ";"
+        is_value = before in ("SELECT", "DISTINCT", "ALL", ",") and following in (",", "FROM", ";", "WHERE", "LIMIT")
+        if token.upper == "DEFAULT" and is_value and column < len(defaults):
+            replaced[token.span] = _default(defaults[column])
+        if token.upper == "FROM" or (token.text == "*" and before in ("SELECT", "DISTINCT", "ALL", ",", ".")):
+            break
+        column += token.text == ","
+        before = token.upper
+    return replaced
+
+
+def _default(sql: str | None) -> str:
+    return "NULL" if sql is None else f"({sql})"

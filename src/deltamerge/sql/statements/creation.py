@@ -50,7 +50,7 @@ def _read_mode(cursor: Cursor) -> ast.CreateMode | None:
         return "create_or_replace"
     if cursor.accept("REPLACE", "TABLE"):
         return "replace"
-    if not cursor.accept("CREATE", "TABLE"):
+    if not (cursor.accept("CREATE", "TABLE") or cursor.accept("CREATE", "EXTERNAL", "TABLE")):
         return None
     return "create_if_not_exists" if cursor.accept("IF", "NOT", "EXISTS") else "create"
 
@@ -76,7 +76,15 @@ def _read_definition(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
     while (changed := _read_clause(cursor, table)) is not None:
         table = changed
     if cursor.accept("AS") or cursor.peek() in (*_QUERIES, "("):
-        return replace(table, query=read_rest(cursor, f"{_WHERE} AS"))
+        table = replace(table, query=read_rest(cursor, f"{_WHERE} AS"))
+    if cursor.tokens[1].upper == "EXTERNAL" and table.location is None and table.table.path is None:
+        raise parse_error(
+            cursor.sql,
+            cursor.tokens[1].span,
+            "an EXTERNAL table needs a LOCATION",
+            error_class="DELTA_OPERATION_NOT_ALLOWED",
+            hint="Give one, or leave EXTERNAL out for a table in the warehouse.",
+        )
     read_end(cursor, _WHERE)
     return table
 
@@ -128,7 +136,9 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
     if cursor.accept("OPTIONS"):
         options = read_properties(cursor, f"{_WHERE} OPTIONS")
         lowered = {key.lower(): value for key, value in options.items()}
-        return replace(table, location=table.location or lowered.get("path"))
+        of_delta = {key: value for key, value in options.items() if key.lower().startswith("delta.")}
+        properties = {**of_delta, **table.properties}
+        return replace(table, location=table.location or lowered.get("path"), properties=properties)
     if cursor.accept("PARTITIONED", "BY"):
         where = f"{_WHERE} PARTITIONED BY"
         return replace(table, partitioned_by=cursor.in_brackets(where, lambda: _read_partition(cursor, where)))

@@ -6,7 +6,7 @@ from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.names import parse_name
-from deltamerge.sql.operands import skip_value
+from deltamerge.sql.operands import constant_string, skip_value
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.sql.tokens import Kind
 
@@ -20,7 +20,8 @@ def read_table(cursor: Cursor, where: str) -> TableName:
         return TableName((path,), path)
     parts = read_name(cursor, where, "a table's name or delta.`path`")
     last = cursor.tokens[cursor.index - 1]
-    if len(parts) == 2 and parts[0].lower() == "delta" and cursor.tokens[start].kind is Kind.WORD:
+    is_delta = len(parts) == 2 and parts[0].lower() == "delta" and cursor.tokens[start].kind is Kind.WORD
+    if is_delta and last.kind is Kind.QUOTED:
         return TableName(parts, parts[1])
     if len(parts) == 1 and last.kind is Kind.QUOTED and "/" in parts[0]:
         return TableName(parts, parts[0])
@@ -28,12 +29,16 @@ def read_table(cursor: Cursor, where: str) -> TableName:
 
 
 def read_name(cursor: Cursor, where: str, what: str) -> NameParts:
-    """Read a name, also as ``IDENTIFIER('db.tbl')``."""
+    """Read a name, also as ``IDENTIFIER('db' || '.tbl')``."""
     if cursor.peek() != "IDENTIFIER" or cursor.peek(1) != "(":
         return cursor.name(where, what)
-    cursor.index += 2
-    name = read_string(cursor, where, "a name within IDENTIFIER(…)")
-    cursor.expect(where, ")")
+    start = cursor.index + 2
+    cursor.index += 1
+    cursor.skip_brackets()
+    name = constant_string(cursor.tokens[start : cursor.index - 1])
+    if name is None:
+        cursor.index = start
+        cursor.fail(where, ["a name in quotes, or several strings with || between"])
     return parse_name(name)
 
 

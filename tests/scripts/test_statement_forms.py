@@ -1,0 +1,147 @@
+"""Forms of statements and calls that jobs use: first runs, names by variables, queries without an alias."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+
+from deltamerge.exceptions import DeltaParseException
+from deltamerge.tables import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.sessions, pytest.mark.slow]
+
+
+def rows(frame: Any) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, frame.collect()))
+
+
+@pytest.fixture
+def database(installed: SparkSession) -> Any:
+    """The name of a database of the test's own: over Connect others use the same catalog meanwhile."""
+    name = f"forms_{uuid.uuid4().hex}"
+    installed.sql(f"CREATE DATABASE {name}")
+    installed.sql(f"USE {name}")
+    yield name
+    installed.sql("USE default")
+    installed.sql(f"DROP DATABASE {name} CASCADE")
+
+
+def test_a_table_that_the_first_run_makes(installed: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    is_missing = r"DELTA_MISSING_DELTA_TABLE.* is not a Delta table"
+    with pytest.raises(AnalysisException, match=is_missing):
+        DeltaTable.forPath(installed, path)
+    with pytest.raises(AnalysisException, match=is_missing):
+        DeltaTable.forName(installed, "no_such_table")
+    with pytest.raises(AnalysisException, match=r"DELTA_PATH_DOES_NOT_EXIST.*doesn't exist, or is not a Delta table"):
+        installed.read.format("delta").load(path)
+
+
+def test_external_tables(installed: SparkSession, database: str, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    installed.sql(f"CREATE EXTERNAL TABLE IF NOT EXISTS e (id BIGINT) USING DELTA LOCATION '{path}'")
+    installed.sql("INSERT INTO e VALUES (1)")
+    assert (path / "_delta_log").is_dir()
+    assert rows(DeltaTable.forPath(installed, str(path)).toDF()) == [(1,)]
+    copy = f"CREATE EXTERNAL TABLE e2 USING delta CLUSTER BY (id) LOCATION '{tmp_path / 'u'}' AS SELECT * FROM e"
+    installed.sql(copy)
+    assert rows(installed.table("e2")) == [(1,)]
+    with pytest.raises(DeltaParseException, match="needs a LOCATION"):
+        installed.sql("CREATE EXTERNAL TABLE e3 (id BIGINT) USING delta")
+
+
+def test_properties_among_the_options(installed: SparkSession, database: str) -> None:
+    installed.sql("CREATE TABLE o (id INT) USING delta OPTIONS ('delta.enableChangeDataFeed' = 'true')")
+    assert DeltaTable.forName(installed, "o").detail().collect()[0].properties["delta.enableChangeDataFeed"] == "true"
+
+
+def test_a_database_that_is_called_delta(
+    installed: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    installed.sql(f"CREATE DATABASE IF NOT EXISTS delta LOCATION '{tmp_path / 'delta.db'}'")
+    try:
+        installed.sql("CREATE TABLE delta.departments (id INT, name STRING) USING delta")
+        installed.sql("INSERT INTO delta.departments VALUES (1, 'a')")
+        installed.sql(
+            "MERGE INTO delta.departments t USING (SELECT 1 AS id, 'b' AS name) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET *"
+        )
+        assert rows(installed.sql("SELECT * FROM delta.departments")) == [(1, "b")]
+        assert rows(DeltaTable.forName(installed, "delta.departments").toDF()) == [(1, "b")]
+        assert not (tmp_path / "departments").exists()
+    finally:
+        installed.sql("DROP DATABASE delta CASCADE")
+
+
+def test_a_query_without_an_alias(installed: SparkSession, database: str) -> None:
+    installed.sql("CREATE TABLE t (id INT, v STRING) USING delta")
+    installed.sql("INSERT INTO t VALUES (1, 'a')")
+    view = f"source_{uuid.uuid4().hex}"
+    installed.sql("SELECT 1 AS id, 'b' AS v UNION SELECT 2, 'c'").createOrReplaceTempView(view)
+    installed.sql(
+        f"MERGE INTO t USING (SELECT * FROM {view}) ON t.id = {view}.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert rows(installed.table("t")) == [(1, "b"), (2, "c")]
+    installed.sql(
+        f"WITH w AS (SELECT * FROM {view}) MERGE INTO t USING (SELECT id, v FROM w) ON t.id = w.id "
+        "WHEN MATCHED AND w.v = 'c' THEN DELETE"
+    )
+    assert rows(installed.table("t")) == [(1, "b")]
+
+
+def test_names_that_are_put_together(installed: SparkSession, database: str) -> None:
+    named = {"db": database}
+    installed.sql("CREATE TABLE IDENTIFIER(:db || '.t') (id INT) USING delta", args=named)
+    installed.sql("INSERT INTO IDENTIFIER(concat(:db, '.', 't')) VALUES (1)", args=named)
+    installed.sql("DELETE FROM IDENTIFIER(:db || '.' || 't') WHERE id = 2", args=named)
+    assert rows(installed.sql("SELECT * FROM IDENTIFIER(:db || '.t')", args=named)) == [(1,)]
+    with pytest.raises(DeltaParseException, match=r"a name in quotes"):
+        installed.sql("DELETE FROM IDENTIFIER(upper('t'))")
+
+
+def test_variables_of_the_session(installed: SparkSession, database: str) -> None:
+    installed.conf.set("my.db", database)
+    installed.conf.set("my.name", "${my.db}.t")
+    installed.sql("CREATE TABLE ${my.db}.t (id INT, v STRING) USING delta")
+    installed.sql("INSERT INTO ${spark:my.name} VALUES (1, '${my.db}'), (2, '${my.nothing}${system:x}')")
+    installed.sql("UPDATE ${hiveconf:my.name} SET id = 3 WHERE id = 1")
+    installed.sql("MERGE INTO ${my.name} t USING (SELECT 3 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = 4")
+    assert rows(installed.table("t")) == [(2, "${system:x}"), (4, database)]
+    installed.conf.unset("my.db")
+    installed.conf.unset("my.name")
+
+
+def test_a_new_table_has_its_name(installed: SparkSession, database: str, tmp_path: Path) -> None:
+    people = DeltaTable.createIfNotExists(installed).tableName("people").addColumn("id", "INT").execute()
+    source = installed.range(2).withColumn("id", F.col("id").cast("int")).alias("s")
+    people.merge(source, "people.id = s.id").whenNotMatchedInsertAll().execute()
+    assert people.toDF().count() == 2
+    assert people.detail().collect()[0].name.endswith("people")
+    at_path = DeltaTable.create(installed).location(str(tmp_path / "t")).addColumn("id", "INT").execute()
+    assert at_path.toDF().count() == 0
+
+
+def test_defaults_in_a_query(installed: SparkSession, database: str) -> None:
+    features = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    installed.sql(f"CREATE TABLE d (id BIGINT, v STRING DEFAULT 'none', n INT DEFAULT 7) USING delta {features}")
+    installed.sql("INSERT INTO d (n, v, id) SELECT DEFAULT, DEFAULT, id FROM range(1)")
+    installed.sql("INSERT INTO d SELECT 1, DEFAULT, 2")
+    assert rows(installed.table("d")) == [(0, "none", 7), (1, "none", 2)]
+
+
+def test_calls_of_the_catalog(installed: SparkSession, database: str) -> None:
+    installed.sql("CREATE TABLE c (id INT, v STRING) USING delta")
+    catalog = installed.catalog
+    catalog.refreshTable("c")
+    assert [column.name for column in catalog.listColumns("c")] == ["id", "v"]
+    assert catalog.getTable("c").name == "c"
