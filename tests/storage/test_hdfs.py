@@ -13,9 +13,10 @@ from urllib.parse import unquote
 import pytest
 from pyspark.sql import SparkSession
 
-from deltamerge import write_delta
+from deltamerge import merge_sql, write_delta
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.snapshot import load_snapshot
+from deltamerge.merge.limits import Limits
 from deltamerge.spark.hadoop_files import JvmFiles
 from deltamerge.storage.hadoop_store import HadoopFiles, HadoopStore
 from deltamerge.storage.hdfs import NativeHdfs
@@ -94,6 +95,34 @@ def test_upsert(driver_bytes: str | None, spark: SparkSession, hdfs: Hdfs) -> No
     table.delete("id < 10")
     assert table.toDF().count() == 140
     assert [row["operation"] for row in table.history().select("operation").collect()] == ["DELETE", "MERGE", "WRITE"]
+
+
+@pytest.mark.parametrize("read_at_most", [1 << 20, 0])
+@pytest.mark.parametrize("choice", ["in_place", "staged"])
+def test_sources_too_large_for_each_task(
+    choice: str, read_at_most: int, spark: SparkSession, hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a cluster: tasks open parts of the source, or its rows are brought together by file first."""
+    large = Limits(source_bytes=1, source_rows=0, exchanged_bytes=1)
+    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", large)
+    monkeypatch.setattr("deltamerge.merge.executors.execution.Execution.maps_source", False)
+    monkeypatch.setattr("deltamerge.merge.executors.source_exchange._READ_AT_MOST", read_at_most)
+    name = f"large {choice} {read_at_most}"
+    path, source = f"{hdfs.url}/warehouse/{name}", f"{hdfs.url}/sources/{name}"
+    write_delta(rows(spark, 0, 100), path, partition_by=["p"])
+    rows(spark, 50, 150).repartition(3).write.mode("overwrite").parquet(source)
+    using = f"parquet.`{source}`" if choice == "in_place" else f"(SELECT * FROM parquet.`{source}` WHERE id < 1000)"
+    sql = f"MERGE INTO delta.`{path}` t USING {using} s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *"
+    with with_settings(spark, {DRIVER_BYTES: "0"}):
+        report = merge_sql(spark, f"{sql} WHEN NOT MATCHED THEN INSERT *")
+    assert report.plan is not None
+    assert (report.plan.name, report.plan.source.choice) == ("key_lookup", choice)
+    steps = [step.name for step in report.outcome.steps]
+    assert ("exchange_source" in steps) == (read_at_most == 0)
+    table = DeltaTable.forPath(spark, path)
+    expected = [(i, i if i < 50 else i * 51, f"p {i % 3}%") for i in range(150)]
+    assert sorted(map(tuple, table.toDF().select("id", "v", "p").collect())) == expected
+    check_clean(hdfs, f"/warehouse/{name}")
 
 
 def test_files(system: HadoopFiles, hdfs: Hdfs) -> None:
