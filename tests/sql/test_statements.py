@@ -54,6 +54,14 @@ CASES: dict[str, ast.Statement | None] = {
     "DESCRIBE FUNCTION f": None,
     "SHOW TBLPROPERTIES t ('a.b')": ast.ShowProperties(T, "a.b"),
     "SHOW COLUMNS IN t": ast.ShowColumns(T),
+    "SHOW COLUMNS FROM t IN d": ast.ShowColumns(TableName(("d", "t"))),
+    "SHOW COLUMNS IN e.t FROM d": ast.ShowColumns(TableName(("d", "t"))),
+    "REFRESH TABLE IDENTIFIER('d' || '.' || concat('t', 'u'))": ast.RefreshTable(TableName(("d", "tu"))),
+    "REFRESH TABLE delta.departments": ast.RefreshTable(TableName(("delta", "departments"))),
+    "REFRESH TABLE delta.`departments`": ast.RefreshTable(TableName(("delta", "departments"), "departments")),
+    "CREATE EXTERNAL TABLE t (a INT) USING delta OPTIONS (path '/p', 'delta.appendOnly' = 'true')": ast.CreateTable(
+        T, "create", (column("a", "INT"),), location="/p", properties={"delta.appendOnly": "true"}
+    ),
     "SHOW TABLES": None,
     "CONVERT TO DELTA parquet.`/p` NO STATISTICS PARTITIONED BY (a INT, b STRING)": ast.Convert(
         ("parquet", "/p"), "a INT, b STRING"
@@ -229,7 +237,12 @@ def test_a_wrong_statement_is_an_error_at_its_place(sql: str, words: str) -> Non
 def test_default_is_a_value_of_inserted_rows() -> None:
     query = "VALUES (1, DEFAULT, 'DEFAULT'), (DEFAULT, default, f(DEFAULT))"
     assert with_defaults(query, [None, "1 + 1", "3"]) == "VALUES (1, (1 + 1), 'DEFAULT'), (NULL, (1 + 1), f(DEFAULT))"
-    assert with_defaults("SELECT DEFAULT FROM t", ["1"]) == "SELECT DEFAULT FROM t"
+    query = "SELECT DISTINCT DEFAULT, f(default, a), default FROM t WHERE default = 1"
+    assert with_defaults(query, ["1", "2", None]) == (
+        "SELECT DISTINCT (1), f(default, a), NULL FROM t WHERE default = 1"
+    )
+    for query in ("SELECT *, DEFAULT FROM t", "SELECT t.DEFAULT, DEFAULT AS d FROM t", "TABLE DEFAULT"):
+        assert with_defaults(query, ["1", "2"]) == query
 
 
 def test_parameters_are_bound_by_name_and_in_order() -> None:

@@ -26,10 +26,11 @@ from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
-from deltamerge.txn.application import option_transaction
+from deltamerge.txn.application import ApplicationTransaction, option_transaction
 from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
+from deltamerge.write.table_commits import HistoryEntry
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
@@ -146,20 +147,41 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
         asked.options.get("partitionoverwritemode"),
         conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
     )
-    write_frame(
-        table,
-        frame,
-        FrameWrite(
-            "error" if mode == "error" else kind,
-            where if kind == "replace_where" else None,
-            partition_columns=asked.partitions,
-            clustered_by=asked.cluster_by or None,
-            properties=asked.properties,
-            merges_schema=_merges_schema(frame.sparkSession, asked),
-            notes=asked.notes,
-            file_options=asked.file_options,
-            data_change=asked.changes_data,
-        ),
+    write = _frame_write(frame.sparkSession, "error" if mode == "error" else kind, asked)
+    write_frame(table, frame, replace(write, condition=where if kind == "replace_where" else None))
+
+
+def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: int) -> None:
+    """Write a batch of a stream to a table, which need not exist and may have the batch already.
+
+    Args:
+        asked: Its mode is ``append``, or ``overwrite`` where a batch is the whole table.
+        query: The query's id.
+    """
+    refuse_unsupported(asked.options)
+    replaces = asked.mode == "overwrite" and asked.request.flag("overwriteSchema")
+    kind = "overwrite_schema" if replaces else asked.mode
+    mode = "Append" if kind == "append" else "Complete"
+    # The options of a transaction and `dataChange` are for batch writes, as in delta-spark.
+    write = replace(
+        _frame_write(frame.sparkSession, kind, asked),
+        notes=replace(asked.notes, transaction=ApplicationTransaction(query, batch)),
+        data_change=True,
+        entry=HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)}),
+    )
+    write_frame(table, frame, write)
+
+
+def _frame_write(spark: SparkSession, kind: str, asked: Save) -> FrameWrite:
+    return FrameWrite(
+        kind,
+        partition_columns=asked.partitions,
+        clustered_by=asked.cluster_by or None,
+        properties=asked.properties,
+        merges_schema=_merges_schema(spark, asked),
+        notes=asked.notes,
+        file_options=asked.file_options,
+        data_change=asked.changes_data,
     )
 
 

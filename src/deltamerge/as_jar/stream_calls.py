@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from deltamerge.api.save_frame import Save, create_empty, find_table
+from deltamerge.api.save_frame import Save, create_empty, find_table, save_batch
 from deltamerge.as_jar.recorded import Original, asked_of
 from deltamerge.as_jar.served import is_delta, is_served, register_now, table_of
+from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.recipes.foreach_batch import query_id
+from deltamerge.spark.connectors import has_connector
+from deltamerge.spark.session import is_connect
+from deltamerge.spark.table import open_table
+
+_CALLS = "_deltamerge_calls"
+_CallOf: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 def format_of_stream(original: Original, self: Any, /, source: str) -> Any:  # noqa: ANN401
@@ -30,13 +39,49 @@ def _session_of(stream: Any) -> SparkSession:  # noqa: ANN401
     return session
 
 
+def note_call(name: str, original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    """Remember a call on a stream's writer for another writer of the same rows."""
+    calls = [*getattr(self, _CALLS, ()), (name, args, kwargs)]
+    setattr(self, _CALLS, calls)
+    return original(self, *args, **kwargs)
+
+
 def start(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-    """Start a stream; its partition columns go into an option, since Spark gives a source in Python no others."""
+    """Start a stream: on classic Spark each batch is written as `df.write` writes it, else by the source in Python."""
     given = inspect.signature(original).bind(self, *args, **kwargs).arguments
-    asked = asked_of(self, Save(), {name: given.get(name) for name in ("format", "partitionBy")}, {})
-    if asked.partition_by and is_delta(_session_of(self), asked.source):
+    named = {name: given.get(name) for name in ("format", "partitionBy")}
+    asked = asked_of(self, Save(), named, {name: str(value) for name, value in given.get("options", {}).items()})
+    spark, path = _session_of(self), given.get("path") or asked.options.get("path")
+    if not is_delta(spark, asked.source):
+        return original(self, *args, **kwargs)
+    if path is not None and not (is_connect(spark) or asked.is_of_source) and has_connector(spark, path):
+        here: list[_CallOf] = [(name, (given[name],), {}) for name in ("outputMode", "queryName") if given.get(name)]
+        return _start_batches(self, str(path), asked, [*getattr(self, _CALLS, ()), *here])
+    if asked.partition_by:
+        # Spark gives a source in Python no partition columns.
         self.option("partitionBy", json.dumps(asked.partition_by))
     return original(self, *args, **kwargs)
+
+
+def _start_batches(writer: Any, path: str, asked: Save, calls: list[_CallOf]) -> Any:  # noqa: ANN401
+    modes = [args[0].lower() for name, args, _ in calls if name == "outputMode"]
+    if modes[-1:] == ["update"]:
+        raise DeltaAnalysisException(
+            "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
+            "Data source delta does not support Update output mode. Use append or complete, or foreachBatch with a "
+            "merge, such as deltamerge.streaming.upsert_into.",
+            parameters={"className": "delta", "outputMode": "Update"},
+        )
+    batches = _frame(writer).writeStream.options(**{k: v for k, v in asked.options.items() if k != "path"})
+    for name, args, kwargs in calls:
+        batches = getattr(batches, name)(*args, **kwargs)
+    to_table = replace(asked, mode="overwrite" if modes[-1:] == ["complete"] else "append")
+
+    def write(frame: DataFrame, batch: int) -> None:
+        spark = frame.sparkSession
+        save_batch(frame, open_table(spark, path), to_table, query_id(spark), batch)
+
+    return batches.foreachBatch(write).start()
 
 
 def read_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401

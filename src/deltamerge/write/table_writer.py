@@ -247,6 +247,7 @@ class FrameWrite:
         set_properties: Those that an overwrite sets.
         file_options: Options of Spark's Parquet writer; they go before the session's settings.
         data_change: Whether the rows are other ones than those that they replace, not the same in a new layout.
+        entry: What the history calls the write; None for WRITE.
     """
 
     kind: str
@@ -259,6 +260,7 @@ class FrameWrite:
     notes: CommitNotes = NO_NOTES
     file_options: Mapping[str, str] = field(default_factory=dict)
     data_change: bool = True
+    entry: HistoryEntry | None = None
 
     @property
     def mode(self) -> str:
@@ -347,7 +349,7 @@ def _write_definition(
         # What is no overwrite takes the table's place.
         overwrites = entry is None
         version = commit_definition(
-            destination, before, definition, written, named, asked.mode, entry, overwrites=overwrites
+            destination, before, definition, written, named, asked.mode, entry or asked.entry, overwrites=overwrites
         )
     update_columns(table, definition.schema.json())
     on_commit(definition.properties, written.files)
@@ -393,7 +395,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
             read_table,
             asked.data_change,
         )
-        version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named())
+        version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named(), asked.entry)
     if definition.schema != schema_to_write(snapshot):
         update_columns(table, definition.schema.json())
     on_commit(definition.properties, written.files)

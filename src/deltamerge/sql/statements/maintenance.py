@@ -129,6 +129,10 @@ def read_show(cursor: Cursor) -> ast.Statement | None:
     if cursor.accept("COLUMNS") and cursor.peek() in ("IN", "FROM"):
         cursor.index += 1
         table = read_table(cursor, "SHOW COLUMNS")
+        if (cursor.accept("IN") or cursor.accept("FROM")) and table.path is None:
+            # The database, which a name with its database must repeat.
+            database = cursor.name("SHOW COLUMNS", "a database")
+            table = ast.TableName((*database, table.parts[-1]))
         return ast.ShowColumns(table) if cursor.peek() in ("", ";") else None
     if cursor.accept("PARTITIONS"):
         table = read_table(cursor, "SHOW PARTITIONS")
