@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KEYS = ("l_orderkey", "l_linenumber")
 ON = " AND ".join(f"t.{key} = s.{key}" for key in KEYS)
@@ -38,6 +38,8 @@ class MergeCase:
         matched: The fraction of those files' rows that the source holds with their keys.
         not_matched: The fraction of those files' rows that the source holds with new keys.
         clauses: What the merge does.
+        in_order: Whether the source's rows are in the order of the table's files; else in no order.
+        is_query: Whether the source is a query over its files.
     """
 
     name: str
@@ -45,11 +47,15 @@ class MergeCase:
     matched: float
     not_matched: float
     clauses: tuple[Clause, ...]
+    in_order: bool = True
+    is_query: bool = False
 
     def sql(self, target: str, source: str) -> str:
         """Write the statement over a table and a Parquet folder."""
         clauses = " ".join(clause.sql() for clause in self.clauses)
-        return f"MERGE INTO delta.`{target}` t USING parquet.`{source}` s ON {ON} {clauses}"
+        rows = f"parquet.`{source}`"
+        using = f"(SELECT * FROM {rows} WHERE l_quantity IS NOT NULL)" if self.is_query else rows
+        return f"MERGE INTO delta.`{target}` t USING {using} s ON {ON} {clauses}"
 
 
 def _plain(fraction: float) -> str:
@@ -83,5 +89,10 @@ def _cases() -> tuple[MergeCase, ...]:
 
 
 CASES = _cases()
-LARGE_SOURCE = MergeCase("upsert-1-.83-.001", 1.0, 0.83, 0.001, (Clause("update"), Clause("insert")))
-"""At scale 2 a source of ten million rows; it runs where it is named."""
+_LARGE = MergeCase("upsert-1-.83-.001", 1.0, 0.83, 0.001, (Clause("update"), Clause("insert")))
+LARGE_SOURCES = (
+    _LARGE,
+    replace(_LARGE, name=f"{_LARGE.name}-unordered", in_order=False),
+    replace(_LARGE, name=f"{_LARGE.name}-query", is_query=True),
+)
+"""At scale 2 sources of ten million rows; they run where they are named."""

@@ -160,6 +160,7 @@ def make_source(layout: Layout, case: MergeCase) -> Source:
     """
     deletes = any(clause.kind == "delete" for clause in case.clauses)
     fractions = f"{case.files:g}-{case.matched:g}-{case.not_matched:g}" + ("-delete" if deletes else "")
+    fractions += "" if case.in_order else "-unordered"
     path = layout.path.with_name(f"{layout.name}-source-{fractions}")
     description = path / "_description.json"
     if not description.exists():
@@ -167,6 +168,8 @@ def make_source(layout: Layout, case: MergeCase) -> Source:
         path.mkdir()
         old, matched, new = _draw(layout, case)
         rows = pa.concat_tables([matched, new])
+        if not case.in_order:
+            rows = rows.take(np.random.default_rng(_SEED).permutation(len(rows)))
         for number, first in enumerate(range(0, len(rows), _SOURCE_ROWS_OF_A_FILE)):
             some = rows.slice(first, _SOURCE_ROWS_OF_A_FILE)
             pq.write_table(some, path / f"source-{number:05d}.parquet", row_group_size=1 << 17)

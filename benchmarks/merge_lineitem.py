@@ -26,7 +26,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from merge_cases import CASES, LARGE_SOURCE, MergeCase
+from merge_cases import CASES, LARGE_SOURCES, MergeCase
 from merge_data import LAYOUTS, Layout, Source, make_source, prepare
 from merge_engines import ENGINES, ROOT, Engine, engine_python
 from merge_tables import Tables, tables_in
@@ -165,7 +165,7 @@ def main() -> None:
     engines = chosen(options.engines, ENGINES)
     if options.deletion_vectors:
         engines = [name for name in engines if name != "delta-rs"]
-    known = (*CASES, LARGE_SOURCE) if LARGE_SOURCE.name in options.cases.split(",") else CASES
+    known = (*CASES, *(case for case in LARGE_SOURCES if case.name in options.cases.split(",")))
     names = chosen(options.cases, tuple(case.name for case in known))
     cases = [case for case in known if case.name in names]
     folder = options.folder.resolve()

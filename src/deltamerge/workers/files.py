@@ -166,8 +166,10 @@ class Files:
         first = next(waiting, None)
         if first is None:
             return
+        # What is mapped into memory is read without decompressing it.
+        options = pa.ipc.IpcWriteOptions(compression=None if _is_local(path) else "lz4")
         with Output(self, path) as output:
-            with pa.ipc.new_file(output.stream, first.schema) as writer:
+            with pa.ipc.new_file(output.stream, first.schema, options=options) as writer:
                 writer.write_table(first)
                 for table in waiting:
                     writer.write_table(table)
