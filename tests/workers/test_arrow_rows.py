@@ -15,6 +15,7 @@ import pytest
 
 from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.first_contact import StoreFailed
 from deltamerge.workers.new_rows import ChangingFile, InsertedRows, NewRows, new_file_work, patch_work
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_pairs import MOVED, NO_CLAUSE, RowPairs, read_pairs, write_numbers, write_pairs
@@ -121,6 +122,19 @@ def test_a_column_that_is_read_is_spelled_otherwise_in_the_file(tmp_path: Path) 
     (done,) = answer.to_pylist()
     assert "another case" in done["unfit"]
     assert not Path(target).exists()
+
+
+def test_a_store_that_fails_is_no_reason_against_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StoreFailed("source cannot be read: the operation took too long")
+
+    before = str(tmp_path / "old.parquet")
+    pq.write_table(pa.table({"id": [0, 1], "v": ["a", "b"]}), before)
+    work = patch_work(ChangingFile(before, pairs(tmp_path, [1], [0], [0])), str(tmp_path / "new.parquet"), "")
+    monkeypatch.setattr("deltamerge.workers.source_parts.open_staged", fail)
+    with pytest.raises(StoreFailed):
+        list(writing(LOCAL_FILES, made_of(tmp_path))([pa.RecordBatch.from_pydict({"work": [work]})]))
+    assert not (tmp_path / "new.parquet").exists()
 
 
 def test_a_file_whose_rows_all_go_is_not_written(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from deltamerge.workers.answers import answer
 from deltamerge.workers.change_files import DELETE, INSERT, UPDATE_POSTIMAGE, UPDATE_PREIMAGE, ChangeWriter
 from deltamerge.workers.file_columns import read_columns
+from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files
 from deltamerge.workers.new_rows import ChangingFile, InsertedRows, NewRows
 from deltamerge.workers.parquet_patch import in_schema, opened_writer, row_groups, row_places, with_column
@@ -74,6 +75,9 @@ def _done(source: _Source, work: Mapping[str, Any]) -> pa.RecordBatch:
         with ChangeWriter(source.files, work["changes"], new.schema, new.options, new.metadata) as changes:
             written = _patched(work, source, changes) if "source" in work else _new_file(work, source, counts, changes)
     except (ValueError, OSError, pa.ArrowException) as error:
+        if is_of_machine(error):
+            # Spark runs the task again.
+            raise
         return answer(DONE_SCHEMA, {"path": work["target"], "unfit": str(error)})
     done = {"rows": written.rows, "detail": json.dumps(counts), "path": work["target"]}
     of_changes = dict(zip(("change_path", "change_rows", "change_size"), changes.done, strict=True))

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from deltamerge.workers.first_contact import StoreFailed
 from deltamerge.workers.hdfs import HdfsSystem
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://(?:([^/@]*)@)?([^/]*)/*(.*)", re.DOTALL)
@@ -74,6 +75,6 @@ def account_of(url: str) -> str | None:
 
 def is_of_machine(error: Exception) -> bool:
     """Return whether a disk, a network or memory failed: in no other way will the same file be read."""
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_MACHINE):
+    if isinstance(error, (MemoryError, StoreFailed)) or (isinstance(error, OSError) and error.errno in _OF_MACHINE):
         return True
     return isinstance(error, OSError) and _OF_STORE.search(str(error)) is not None

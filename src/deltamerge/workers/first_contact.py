@@ -1,4 +1,4 @@
-"""The first request of a process to the table's store: whether it answers, before anything is worked on."""
+"""Requests to the table's store that fail; the first one of a process shows whether the store answers at all."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ _OF_ENVIRONMENT = {"allow_http": "AWS_ALLOW_HTTP", "proxy_url": "AWS_PROXY_URL"}
 
 class StoreNotOpened(OSError):
     """This process does not open the table's store: it has not answered a single request."""
+
+
+class StoreFailed(OSError):
+    """The store did not do what it was asked for, after all attempts."""
 
 
 def impatient(arguments: Mapping[str, Any], retries: int = 5, seconds: int = 15) -> dict[str, Any]:

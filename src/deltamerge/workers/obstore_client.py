@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from deltamerge.workers.first_contact import impatient, opening
+from deltamerge.workers.first_contact import StoreFailed, impatient, opening
 from deltamerge.workers.request_counter import RequestCounter
 
 _Answer = TypeVar("_Answer")
@@ -88,7 +88,7 @@ class ObstoreClient:
         except self._changed:
             raise
         except self._errors as error:
-            raise OSError(f"{failure}: {reason_of(error)}") from None
+            raise StoreFailed(f"{failure}: {reason_of(error)}") from None
 
 
 def obstore_client(
