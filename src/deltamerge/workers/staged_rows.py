@@ -18,6 +18,8 @@ from deltamerge.workers.table_columns import in_plain_types
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 # A piece is one contiguous batch: rows are taken from few pieces much faster than from many.
 PIECE_BYTES = 64 << 20
+# Of a row group, of which tasks read those with the rows that they take.
+_ROW_GROUP_BYTES = 16 << 20
 STAGED_SUFFIX = ".staged.arrow"
 REMOTE_SUFFIX = ".staged.parquet"
 SPARK_VERSION = b"org.apache.spark.version"
@@ -131,10 +133,11 @@ def staging(files: Files, wanted: Staging) -> Callable[[Iterable[pa.RecordBatch]
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = f"{wanted.folder}/source-{uuid.uuid4().hex}{wanted.suffix}"
-        write = files.write_arrow if wanted.suffix == STAGED_SUFFIX else files.write_row_groups
+        is_mapped = wanted.suffix == STAGED_SUFFIX
+        write, most = (files.write_arrow, PIECE_BYTES) if is_mapped else (files.write_row_groups, _ROW_GROUP_BYTES)
         found = _Counts(len(wanted.keys))
         rows = _counted(batches, wanted, found, _staged_before(files, wanted.folder))
-        write(path, (pa.Table.from_batches(piece).combine_chunks() for piece in in_pieces(rows)))
+        write(path, (pa.Table.from_batches(piece).combine_chunks() for piece in in_pieces(rows, most)))
         if found.staged:
             files.mark(f"{wanted.folder}/{uuid.uuid4().hex}-{found.staged}-{found.size}{_COUNT_SUFFIX}")
         if found.rows:
@@ -143,14 +146,14 @@ def staging(files: Files, wanted: Staging) -> Callable[[Iterable[pa.RecordBatch]
     return stage
 
 
-def in_pieces(tables: Iterable[_Rows]) -> Iterator[list[_Rows]]:
+def in_pieces(tables: Iterable[_Rows], most: int | None = None) -> Iterator[list[_Rows]]:
     """Put tables or batches together until they have enough bytes for a piece."""
     pending: list[_Rows] = []
     size = 0
     for table in tables:
         pending.append(table)
         size += table.nbytes
-        if size >= PIECE_BYTES:
+        if size >= (most or PIECE_BYTES):
             yield pending
             pending, size = [], 0
     if pending:
