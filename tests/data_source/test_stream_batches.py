@@ -11,7 +11,11 @@ import pytest
 
 from deltamerge.data_source.reading import schema_of
 from deltamerge.data_source.stream_reading import TableStream, open_stream
-from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaIllegalArgumentException,
+    DeltaUnsupportedOperationException,
+)
 from deltamerge.log.change_feed import ENABLED
 from deltamerge.log.commits import read_commit
 from log.logs import PROTOCOL, Log, add, info, metadata, remove
@@ -110,6 +114,13 @@ def test_streams_do_not_travel_in_time(updated: Log, options: dict[str, str]) ->
     with pytest.raises(DeltaAnalysisException, match="startingVersion") as raised:
         open_stream(given, {}, schema_of({"path": given["path"]}, {})[0])
     assert raised.value.getErrorClass() == "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"
+
+
+def test_a_delete_whose_operation_is_not_known(updated: Log) -> None:
+    updated.commit(remove("c2", partitionValues={}, size=10))
+    stream = stream_of(updated, startingVersion="3")
+    with pytest.raises(DeltaUnsupportedOperationException, match="Detected a delete in the source table at version 3"):
+        stream.latest_offset(stream.initial_offset())
 
 
 def test_the_latest_version_is_named_in_any_case(updated: Log) -> None:

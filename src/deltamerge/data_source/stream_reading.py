@@ -288,9 +288,10 @@ class TableStream:
             return True
         kind = "an update, delete or merge" if added else "a delete"
         operation = commit.info.values.get("operation") if commit.info is not None else None
+        by = f" ({operation})" if operation else ""
         raise DeltaUnsupportedOperationException(
             "DELTA_SOURCE_TABLE_IGNORE_CHANGES" if added else "DELTA_SOURCE_IGNORE_DELETE",
-            f"Detected {kind} ({operation}) in the source table at version {commit.version}, which a stream of added "
+            f"Detected {kind}{by} in the source table at version {commit.version}, which a stream of added "
             "rows cannot show. To pass over such commits, set the option skipChangeCommits to true; to read what "
             "changed, readChangeFeed.",
             parameters={"version": str(commit.version)},
