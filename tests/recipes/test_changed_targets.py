@@ -203,13 +203,14 @@ def test_other_keys_than_the_logs(spark: SparkSession, tmp_path: Path, keys: lis
     assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1
 
 
-@pytest.mark.parametrize("sequence", [["m", "n"], ["n"]])
+@pytest.mark.parametrize("sequence", [["m", "n"], ["n"], ["v", "w"]])
 def test_another_order_than_the_logs(spark: SparkSession, tmp_path: Path, sequence: list[str]) -> None:
     path = str(tmp_path / "t")
-    source = spark.sql("SELECT 1 AS id, 'ada' AS name, 1 AS n, 2 AS m")
-    apply_changes(path, source, "id", ["n", "m"], except_columns=["n", "m"])
+    source = spark.sql("SELECT 1 AS id, 'ada' AS name, 1 AS n, 2 AS m, 3 AS v, 4 AS w")
+    others = ["n", "m", "v", "w"]
+    apply_changes(path, source, "id", ["n", "m"], except_columns=others)
     with pytest.raises(DeltaAnalysisException, match="in the order of n, m, not of"):
-        apply_changes(path, source, "id", sequence, except_columns=["n", "m"])
+        apply_changes(path, source, "id", sequence, except_columns=others)
     assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1
 
 
@@ -229,3 +230,57 @@ def test_a_sequence_that_would_be_cut(spark: SparkSession, tmp_path: Path, befor
     with pytest.raises(DeltaAnalysisException, match="would cut"):
         scd2(str(tmp_path / "h"), spark.sql(queries[1]), "id", effective_at="n")
     assert rows_of(DeltaTable.forPath(spark, str(tmp_path / "t")).toDF()) == [(1, "x")]
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [("DATE'2024-01-01'", "TIMESTAMP'2024-01-02 03:00:00'"), ("1", "'2'"), ("'1'", "2"), ("1L", "2.5D")],
+)
+def test_a_column_of_a_sequence_that_would_be_cut(spark: SparkSession, tmp_path: Path, before: str, then: str) -> None:
+    first, second = (spark.sql(f"SELECT 1 AS id, 'x' AS v, 1 AS n, {part} AS m") for part in (before, then))
+    newest, history = str(tmp_path / "t"), str(tmp_path / "h")
+    given: dict[str, Any] = {"keys": "id", "except_columns": ["n", "m"]}
+    of_history: dict[str, Any] = {**given, "scd_type": 2}
+    apply_changes(newest, first, sequence_by=["n", "m"], **given)
+    apply_changes(history, first, sequence_by=["n", "m"], **of_history)
+    with pytest.raises(DeltaAnalysisException, match=r"would cut|orders values otherwise"):
+        apply_changes(newest, second, sequence_by=["n", "m"], **given)
+    with pytest.raises(DeltaAnalysisException, match="by position"):
+        apply_changes(history, first, sequence_by=["m", "n"], **of_history)
+    if then != "'2'":
+        # A history of numbers takes strings as numbers.
+        with pytest.raises(DeltaAnalysisException, match=r"would cut|as strings"):
+            apply_changes(history, second, sequence_by=["n", "m"], **of_history)
+
+
+def test_a_column_of_a_sequence_that_becomes_wider(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    given: dict[str, Any] = {"keys": "id", "sequence_by": ["n", "m"], "except_columns": ["n", "m"]}
+    for value, sequence in (("old", "CAST(2 AS INT)"), ("newest", "2.5D"), ("late", "2.25D"), ("oldest", "1")):
+        apply_changes(path, spark.sql(f"SELECT 1 AS id, '{value}' AS v, 1 AS n, {sequence} AS m"), **given)
+    assert rows_of(DeltaTable.forPath(spark, path).toDF()) == [(1, "newest")]
+
+
+@pytest.mark.parametrize(("before", "then"), [("9", "'10'"), ("'9'", "10")])
+def test_a_sequence_that_becomes_a_string(spark: SparkSession, tmp_path: Path, before: str, then: str) -> None:
+    """As strings 10 is less than 9."""
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.sql(f"SELECT 1 AS id, 'old' AS v, {before} AS n"), "id", "n", except_columns="n")
+    with pytest.raises(DeltaAnalysisException, match="orders values otherwise than"):
+        apply_changes(path, spark.sql(f"SELECT 1 AS id, 'new' AS v, {then} AS n"), "id", "n", except_columns="n")
+    assert rows_of(DeltaTable.forPath(spark, path).toDF()) == [(1, "old")]
+
+
+@pytest.mark.parametrize("sequence", ["n", "s.n", ["n", "id"]])
+def test_a_target_that_has_the_sequence_as_a_string(
+    spark: SparkSession, tmp_path: Path, sequence: str | list[str]
+) -> None:
+    path, history = str(tmp_path / "t"), str(tmp_path / "h")
+    write_delta(spark.sql("SELECT 1 AS id, 'old' AS v, '9' AS n"), path)
+    source = spark.sql("SELECT 1 AS id, 'new' AS v, 10 AS n")
+    with pytest.raises(DeltaAnalysisException, match=r"`n` is STRING, which orders values otherwise than INT in seq"):
+        apply_changes(path, source, "id", sequence)
+    assert not Path(path, "_deltamerge_changes").exists()
+    scd2(history, spark.sql("SELECT 1 AS id, 'old' AS v, '9' AS n"), "id", effective_at="n")
+    with pytest.raises(DeltaAnalysisException, match="`valid_from` is STRING, which would order values of INT"):
+        scd2(history, source, "id", effective_at="n")

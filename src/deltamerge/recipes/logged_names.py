@@ -17,13 +17,13 @@ from deltamerge.log.features.type_widening import ENABLED as WIDENS
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, in_type
-from deltamerge.recipes.values import keeps_values, loses_part
+from deltamerge.recipes.sequences import check_log
+from deltamerge.recipes.values import keeps_values, widened
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote
-from deltamerge.sql.relations import folded
 from deltamerge.write.align import find_field
 from deltamerge.write.schema_evolution import evolved_schema
 
@@ -100,7 +100,7 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules, sequence: 
             _check_type(log, row[found].dataType, field)
         of[field.name] = found or (physical[field.name] if _found(row, field.name) in taken else field.name)
     _check_keys(log, [n for n in schema.names if n not in (SEQUENCE, DELETED, ROW)], [of[key] for key in rules.keys])
-    _check_sequence(log, schema[SEQUENCE].dataType, sequence)
+    check_log(sequence, schema[SEQUENCE].dataType, log.table.name)
     return LoggedNames(of)
 
 
@@ -137,30 +137,9 @@ def _check_keys(log: DeltaTable, logged: Sequence[str], keys: Sequence[str]) -> 
         )
 
 
-def _check_sequence(log: DeltaTable, logged: DataType, given: DataType) -> None:
-    """Refuse a sequence whose values the log would cut, or whose columns are in another order than before."""
-    if not (isinstance(given, StructType) and isinstance(logged, StructType)):
-        if loses_part(given, logged) and _widened(logged, given) != given:
-            raise DeltaAnalysisException(
-                "DELTA_ILLEGAL_USAGE",
-                f"The change log {log.table.name} has the sequence as {logged.simpleString().upper()}, which would cut "
-                f"values of {given.simpleString().upper()}, so that different changes had one sequence. Cast it as "
-                "before, or give another change_log. Nothing was written.",
-            )
-        return
-    names, before = folded(given.names), folded(logged.names)
-    if names != before and not set(names).isdisjoint(before):
-        raise DeltaAnalysisException(
-            "DELTA_ILLEGAL_USAGE",
-            f"The change log {log.table.name} has events in the order of {', '.join(logged.names)}, not of "
-            f"{', '.join(given.names)}. Give the same columns in this order, or another change_log. Nothing was "
-            "written.",
-        )
-
-
 def _check_type(log: DeltaTable, logged: DataType, field: StructField) -> None:
     """Refuse a column whose values the log would cut, since it keeps the type that the column had before."""
-    if keeps_values(field.dataType, _widened(logged, field.dataType)):
+    if keeps_values(field.dataType, widened(logged, field.dataType)):
         return
     raise DeltaAnalysisException(
         "DELTA_ILLEGAL_USAGE",
@@ -168,12 +147,6 @@ def _check_type(log: DeltaTable, logged: DataType, field: StructField) -> None:
         f"would change values of {field.dataType.simpleString().upper()}, the type that the target's column has now. "
         "Give another change_log, or rewrite the log with the new type (overwriteSchema). Nothing was written.",
     )
-
-
-def _widened(logged: DataType, given: DataType) -> DataType:
-    """Return the type that a log's column gets where it becomes as wide as one that is given."""
-    known, further = (StructType([StructField(SEQUENCE, kind)]) for kind in (logged, given))
-    return evolved_schema(known, further, [(SEQUENCE,)], case_sensitive=False, widening=ALWAYS)[SEQUENCE].dataType
 
 
 def _found(row: StructType, name: str) -> str | None:
