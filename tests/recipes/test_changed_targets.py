@@ -77,11 +77,54 @@ def test_a_new_column_with_the_old_name(spark: SparkSession, tmp_path: Path) -> 
     assert read(spark, path) == [(1, "Ada", "x", None), (2, "Bo", "y", "new")]
 
 
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_a_column_that_is_dropped_and_added_again(spark: SparkSession, tmp_path: Path, is_mapped: bool) -> None:
+    path = tmp_path / "t"
+    if is_mapped:
+        write_delta(spark.sql(ADA).drop("n").limit(0), str(path), properties={"delta.columnMapping.mode": "name"})
+    changes(spark, path, ADA)
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "DROP COLUMN city")
+    alter(spark, path, "ADD COLUMNS (city STRING)")
+    # Late for the key, so that the earlier event says what the row is: it has no such city.
+    changes(spark, path, "SELECT 1 AS id, 'Al' AS name, 'w' AS city, 5 AS n")
+    changes(spark, path, "SELECT 2 AS id, 'Bo' AS name, 'y' AS city, 11 AS n")
+    changes(spark, path, "SELECT 2 AS id, 'Bo' AS name, 'late' AS city, 3 AS n")
+    assert read(spark, path) == [(1, "Ada", None), (2, "Bo", "y")]
+
+
+def test_a_field_that_is_dropped_and_added_again(spark: SparkSession, tmp_path: Path) -> None:
+    path, log = tmp_path / "t", tmp_path / "t" / "_deltamerge_changes"
+    query = "SELECT {} AS id, named_struct('a', '{}', 'b', 'y') AS s, 10 AS n"
+    changes(spark, path, query.format(1, "old"))
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "DROP COLUMN s.a")
+    alter(spark, path, "ADD COLUMNS (s.a STRING FIRST)")
+    with pytest.raises(DeltaAnalysisException, match=r"under the name `s`\.`a` the values of another") as refused:
+        changes(spark, path, query.format(2, "new"))
+    alter(spark, log, f"SET TBLPROPERTIES ({MAPPED})")
+    drop = re.search(r"ALTER TABLE .*?(?=;)", str(refused.value))
+    assert drop is not None
+    sql(spark, drop[0])
+    changes(spark, path, query.format(2, "new"))
+    changes(spark, path, query.format(1, "late").replace("10", "3"))
+    found = {row.id: row.s.asDict() for row in DeltaTable.forPath(spark, str(path)).toDF().collect()}
+    assert found == {1: {"a": None, "b": "y"}, 2: {"a": "new", "b": "y"}}
+
+
+def without_names(spark: SparkSession, log: Path) -> None:
+    """Makes a log one of those that were begun before it had the names of its target's columns on record."""
+    (properties,) = DeltaTable.forPath(spark, str(log)).detail().select("properties").collect()
+    names = [name for name in properties[0] if name.startswith("deltamerge.changeLogNames.")]
+    alter(spark, log, f"UNSET TBLPROPERTIES ('{names[0]}')")
+
+
 def test_a_rename_that_the_log_cannot_know(spark: SparkSession, tmp_path: Path) -> None:
     """The columns of a table that was made with column mapping have physical names that no log has."""
     path, log = tmp_path / "t", tmp_path / "t" / "_deltamerge_changes"
     write_delta(spark.sql(ADA).drop("n").limit(0), str(path), properties={"delta.columnMapping.mode": "name"})
     changes(spark, path, ADA)
+    without_names(spark, log)
     alter(spark, path, "RENAME COLUMN name TO title")
     late = "SELECT 1 AS id, 'Al' AS title, 'w' AS city, 5 AS n"
     with pytest.raises(DeltaAnalysisException, match=re.escape("RENAME COLUMN `__row`.`name` TO `title`")):
@@ -90,6 +133,10 @@ def test_a_rename_that_the_log_cannot_know(spark: SparkSession, tmp_path: Path) 
     alter(spark, log, f"SET TBLPROPERTIES ({MAPPED})")
     alter(spark, log, "RENAME COLUMN `__row`.`name` TO `title`")
     changes(spark, path, late)
+    assert read(spark, path) == [(1, "Ada", "x")]
+    # From then on the log knows.
+    alter(spark, path, "RENAME COLUMN title TO called")
+    changes(spark, path, late.replace("title", "called").replace("5 AS", "4 AS"))
     assert read(spark, path) == [(1, "Ada", "x")]
 
 

@@ -37,7 +37,15 @@ from deltamerge.recipes.changes import (
 )
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
-from deltamerge.recipes.logged_names import OF_TABLE, LoggedNames, check_log_of, logged_names, widen_log
+from deltamerge.recipes.logged_names import (
+    OF_TABLE,
+    LoggedNames,
+    check_log_of,
+    logged_names,
+    names_of_new_log,
+    record_names,
+    widen_log,
+)
 from deltamerge.recipes.sequences import KeptSequence, SequenceBy, check_history, sequence_column
 from deltamerge.recipes.targets import (
     Target,
@@ -302,7 +310,7 @@ class _Follower:
             table = self.place.existing() or self._created()
             before = table.table.snapshot()
             rules, schema = self._read_into(spark_schema(before))
-            log = self._log(schema, before)
+            log = self._log(schema, before, rules)
             names = logged_names(before, log, rules, schema[SEQUENCE].dataType)
             partitions = before.metadata.partition_columns
             events = events_of(self.source, self.feed, schema, spark_schema(before), partitions).persist()
@@ -310,6 +318,7 @@ class _Follower:
                 if asked is None or not asked.is_in(before):
                     named = names.events(events, rules.keys)
                     widen_log(log, named.schema)
+                    record_names(log, before, names)
                     run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
                 keys = events.select(*map(quote, rules.keys)).distinct()
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
@@ -327,13 +336,14 @@ class _Follower:
         notes = (*merged.notes, *left_out_notes(self.source, self.feed, rules.columns))
         return MergeReport(replace(merged, notes=notes))
 
-    def _log(self, schema: StructType, target: Snapshot) -> DeltaTable:
+    def _log(self, schema: StructType, target: Snapshot, rules: FoldRules) -> DeltaTable:
         """Open the target's log; one in its folder must not be that of a table which was there before."""
         place = self.place.beside(CHANGE_LOG, self.change_log)
+        names = names_of_new_log(target, [field.name for field in rules.columns])
         if self.change_log is not None:
             refuse_in_folder(place, self.place, "change_log")
-            return place.open_or_create(schema)
-        log = place.open_or_create(schema, {OF_TABLE: target.metadata.id})
+            return place.open_or_create(schema, names)
+        log = place.open_or_create(schema, {**names, OF_TABLE: target.metadata.id})
         check_log_of(log, target.metadata.id)
         return log
 
