@@ -287,8 +287,10 @@ def test_another_writer_between_reading_and_committing(
         return merge_and_compact(*arguments)
 
     monkeypatch.setattr(recipe, "merge_and_compact", late)
-    apply_changes(path, spark.createDataFrame([(1, "older", 2)], schema), "id", "n")
+    report = apply_changes(path, spark.createDataFrame([(1, "older", 2)], schema), "id", "n")
     assert read(spark, path) == [(1, "newest", 3), (7, "z", 0)]
+    assert [lost.operation for lost in report.outcome.lost_to] == ["MERGE"]
+    assert report.outcome.notes[-1].startswith("ran again once, because other writers were first: version 1 (MERGE)")
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])
@@ -310,10 +312,12 @@ def test_another_writer_that_has_nothing_to_change(
 
     monkeypatch.setattr(recipe, "merge_and_compact", late)
     new = spark.createDataFrame([(1, "late", 1, False)], schema)
-    apply_changes(path, new, "id", "n", **arguments, **ids)
+    report = apply_changes(path, new, "id", "n", **arguments, **ids)
+    assert report.version == DeltaTable.forPath(spark, path).table.snapshot().version == 3
     rows = DeltaTable.forPath(spark, path).toDF().orderBy("id", "n").collect()
     if scd_type == 1:
         assert [row.id for row in rows] == [7]
+        assert report.outcome.notes[-1] == "Version 3 has changes that other calls logged meanwhile: 1 row changed."
         assert [report.version for report in outcomes] == [None]
     else:
         assert [(row.id, row["__END_AT"]) for row in rows] == [(1, 2), (7, None)]

@@ -20,7 +20,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.job_errors import translating
-from deltamerge.merge.outcome import MergeOutcome, Progress
+from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.reruns import RUN_AGAIN, seconds_to_wait
 from deltamerge.recipes.changes import (
     CHANGE_LOG,
@@ -46,6 +46,7 @@ from deltamerge.recipes.logged_names import (
     record_names,
     widen_log,
 )
+from deltamerge.recipes.outcomes import outcome_of_call
 from deltamerge.recipes.sequences import KeptSequence, SequenceBy, check_history, sequence_column
 from deltamerge.recipes.targets import (
     Target,
@@ -323,18 +324,18 @@ class _Follower:
                 keys = events.select(*map(quote, rules.keys)).distinct()
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
                 known = _Logged(log, names, keys, rules)
-                merged, read = self._merged(command, table, known, progress)
-                last = merged
+                last, read = self._merged(command, table, known, progress)
+                outcomes = [last]
                 # A call that ended after its transaction may have left events of others to merge.
-                again = asked is not None and merged.version is None
+                again = asked is not None and last.version is None
                 # A writer whose merge, before this one's commit, had nothing to change has left no commit to see.
                 while again or (last.version is not None and known.has_grown_since(read)):
                     command, again = partial(MergeIntoCommand, table.table, transaction=NO_TRANSACTION), False
                     last, read = self._merged(command, table, known, progress)
+                    outcomes.append(last)
             finally:
                 events.unpersist()
-        notes = (*merged.notes, *left_out_notes(self.source, self.feed, rules.columns))
-        return MergeReport(replace(merged, notes=notes))
+        return MergeReport(outcome_of_call(outcomes, left_out_notes(self.source, self.feed, rules.columns)))
 
     def _log(self, schema: StructType, target: Snapshot, rules: FoldRules) -> DeltaTable:
         """Open the target's log; one in its folder must not be that of a table which was there before."""
@@ -376,18 +377,20 @@ class _Follower:
         Returns:
             What was merged, and the version of the log that it has the events of.
         """
-        retries, lost = merge_conf(self.source.sparkSession).conflict_retries, 0
+        retries, lost = merge_conf(self.source.sparkSession).conflict_retries, list[LostCommit]()
         while True:
             snapshot = table.table.snapshot()
             read = known.log.table.snapshot()
             builder = self._builder(table, snapshot, known.events(read), known.keys, known.rules)
             try:
-                return merge_and_compact(command(builder.statement, snapshot=snapshot), progress), read
-            except RUN_AGAIN:
-                lost += 1
-                if lost > retries:
+                outcome = merge_and_compact(command(builder.statement, snapshot=snapshot), progress)
+            except RUN_AGAIN as error:
+                lost.append(LostCommit.of(error))
+                if len(lost) > retries:
                     raise
-            time.sleep(seconds_to_wait(lost, random.random()))
+            else:
+                return replace(outcome, lost_to=(*lost, *outcome.lost_to)), read
+            time.sleep(seconds_to_wait(len(lost), random.random()))
 
     def _builder(
         self, table: DeltaTable, snapshot: Snapshot, events: DataFrame, keys: DataFrame, rules: FoldRules
