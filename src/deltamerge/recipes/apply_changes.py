@@ -130,7 +130,7 @@ def scd2(
     """
     feed = Feed(
         key_names(keys),
-        sequence_column(effective_at),
+        _expression(effective_at),
         "effective_at",
         _condition(delete_when),
         names_in("except_columns", except_columns),

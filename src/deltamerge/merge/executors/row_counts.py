@@ -118,8 +118,8 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
     if copied < 0 or inserted < 0 or (inserted and not merge.inserts):
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
-            f"The {merge.statement.verb} found {updated} rows to update and {deleted} to delete among {before}, but "
-            f"then wrote {written.row_count} rows. The source returned other rows when it was read again, or a "
+            f"The {merge.statement.verb} found {_rows(updated)} to update and {deleted} to delete among {before}, "
+            f"but then wrote {_rows(written.row_count)}. The source returned other rows when it was read again, or a "
             "condition had another value; the table is as it was. Set "
             "spark.databricks.delta.merge.materializeSource to auto, or make the source and the conditions "
             "deterministic.",
