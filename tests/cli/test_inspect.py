@@ -98,10 +98,29 @@ def test_types() -> None:
             "20 rows updated, 3 rows deleted; 1 file added, 1 file removed; 1.2 s",
         ),
         ({"executionTimeMs": "not a number"}, ""),
+        ({"executionTimeMs": "²", "numTargetRowsInserted": None, "numFiles": "9" * 5000}, ""),
+        ({"numDeletedRows": "3", "numCopiedRows": "2", "numRemovedFiles": "1"}, "3 rows deleted; 1 file removed"),
+        ({"numUpdatedRows": "1", "numAddedFiles": "1"}, "1 row updated; 1 file added"),
     ],
 )
-def test_what_a_commit_did(metrics: dict[str, str] | None, text: str) -> None:
+def test_what_a_commit_did(metrics: dict[str, str | None] | None, text: str) -> None:
     assert what_it_did({"operationMetrics": metrics}) == text
+
+
+@pytest.mark.parametrize("command", ["detail", "history"])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_odd_values_of_the_table(tmp_path: Path, command: str, options: list[str]) -> None:
+    table = make_table(tmp_path / "t")
+    for file in (table / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        for action in actions:
+            if "metaData" in action:
+                action["metaData"]["createdTime"] = 10**18
+            if "commitInfo" in action:
+                action["commitInfo"] |= {"operation": 5, "operationMetrics": ["x"], "inCommitTimestamp": 10**18}
+        file.write_text("\n".join(map(json.dumps, actions)))
+    code, out, _ = run(command, table, *options)
+    assert (code, "Traceback" in out) == (0, False)
 
 
 @pytest.mark.parametrize("command", ["detail", "history"])

@@ -61,6 +61,7 @@ def test_a_file_is_merged(suffix: str, tmp_path: Path) -> None:
     code, out, err = run("--target", table, "--source", source, "--sql", UPSERT)
     assert code == 0, err
     assert "Version 0 → 1: 2 rows changed." in out
+    assert "1 of 2 files was not read" in out
     assert "committing" in err
     assert rows_of(table) == {1: "a", 2: "b", 3: "new 3", 4: "new 4"}
 
@@ -143,6 +144,10 @@ def test_what_is_wrong_is_said(statement: str, code: int, message: str, tmp_path
         (("--sql", "x", "--source", "y"), "what kind of file"),
         (("--sql", UPSERT, "--source", "none.parquet"), "none.parquet"),
         (("--file", "none.sql"), "none.sql"),
+        (("--file", "/"), "--file / cannot be read"),
+        (("--sql", UPSERT, "--source", "a.csv", "--source", "b.csv"), "a name of its own: 'source' is given 2 times"),
+        (("--sql", UPSERT, "--source", "x=a.csv", "--source", "X=delta:b"), "'X' is given 2 times"),
+        (("--sql", UPSERT, "--source", "t=a.csv", "--target", "T=b"), "'t' is given 2 times"),
     ],
 )
 def test_a_wrong_command_line(arguments: tuple[str, ...], message: str) -> None:

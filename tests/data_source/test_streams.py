@@ -49,6 +49,7 @@ def test_what_is_new_is_read_once(registered: SparkSession, tmp_path: Path) -> N
     rows = DeltaTable.forPath(registered, str(target)).history().collect()
     assert {row.operation for row in rows} == {"STREAMING UPDATE"}
     assert {row.operationParameters["queryId"] for row in rows} == {query.id}
+    assert [folder for folder in target.rglob("*") if folder.is_dir() and not list(folder.iterdir())] == []
 
 
 @pytest.mark.skipif(limits is None, reason="Spark has no limits for batches before 4.2")

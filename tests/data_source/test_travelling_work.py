@@ -109,11 +109,13 @@ def test_an_abort_after_a_commit_deletes_nothing(tmp_path: Path) -> None:
 
     message = batches().write(iter([batch(2)]))
     with pytest.raises(DeltaRuntimeException, match="DELTAMERGE_STREAM_WITHOUT_ID"):
-        commit_batch(SETTINGS, [message], 0)
+        commit_batch(message.plan, SETTINGS, [message], 0)
     assert not list(stream.rglob("*.parquet"))
     message = batches().write(iter([batch(2)]))
     message.query = "query"
-    commit_batch(SETTINGS, [message], 0)
+    # Spark plans the write anew to commit it.
+    commit_batch(batches()._plan, SETTINGS, [message], 0)
+    assert len(list(stream.glob("deltamerge-*"))) == 1
     batches().abort([message], 0)
     assert [row["id"] for row in read(stream)] == [2]
 
@@ -151,7 +153,7 @@ def test_a_batch_of_a_stream_is_committed_once(tmp_path: Path) -> None:
         # Outside of Spark there is no query.
         assert message.query is None
         message.query = "query"
-        commit_batch(SETTINGS, [message], number)
+        commit_batch(message.plan, SETTINGS, [message], number)
     assert sorted(row["id"] for row in read(path)) == [0, 1]
     assert len(list(path.rglob("*.parquet"))) == 2
     assert DeltaRs(path).transaction_version("query") == 1

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException
-from deltamerge.log.change_feed import ChangeBoundary, change_range
+from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
+from deltamerge.log.change_feed import ENABLED, ChangeBoundary, change_range, read_change_feed
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.snapshot import Snapshot, load_snapshot
@@ -107,6 +107,52 @@ def test_ranges_of_changes(tmp_path: Path) -> None:
     assert between((1,), (99,)) == (1, 3)
     assert between((None, 2_000), (None, 8_000)) == (1, 2)
     assert between((None, 4_000), (None, 5_000)) is None
+
+
+def with_gap(tmp_path: Path, *missing: int) -> Snapshot:
+    """Six versions of which some have no commit; a checkpoint of version 3 bridges the gap."""
+    log = Log(tmp_path)
+    enabled = metadata(configuration={ENABLED: "true"})
+    for version in range(6):
+        log.commit(*((PROTOCOL, enabled) if version == 0 else (info(),)), time_ms=1_000 * (version + 1))
+    write_checkpoint(load_snapshot(log.store, 3), now_ms=0)
+    for version in missing:
+        log.path(version).unlink()
+    return load_snapshot(log.store)
+
+
+def test_a_version_before_a_gap_has_no_time(tmp_path: Path) -> None:
+    snapshot = with_gap(tmp_path, 2)
+    times = CommitTimes.of(snapshot, recreatable=False)
+    assert (times.versions, times.of_version(4)) == ((3, 4, 5), 5_000)
+    for read in (lambda: times.of_version(1), lambda: read_change_feed(snapshot, 0, 1)):
+        with pytest.raises(DeltaTableException, match=r"commit was cleaned up.*\[3, 5\]") as raised:
+            read()
+        assert raised.value.getErrorClass() == "DELTA_VERSION_NOT_FOUND"
+
+
+def test_a_checkpoint_without_its_commit(tmp_path: Path) -> None:
+    snapshot = with_gap(tmp_path, 0, 1, 2, 3)
+    times = CommitTimes.of(snapshot)
+    assert times.versions == (4, 5)
+    assert version_at(times, 5_000) == 4
+    assert change_range(snapshot, ChangeBoundary(4), ChangeBoundary(None, 6_000)) == (4, 5)
+
+
+def test_a_log_without_commits_has_no_times(tmp_path: Path) -> None:
+    snapshot = with_gap(tmp_path, 0, 1, 2, 3, 4, 5)
+    for read in (lambda: CommitTimes.of(snapshot), lambda: change_range(snapshot, ChangeBoundary(3), ChangeBoundary())):
+        with pytest.raises(DeltaAnalysisException, match="No commits found") as raised:
+            read()
+        assert raised.value.getErrorClass() == "DELTA_NO_COMMITS_FOUND"
+
+
+def test_what_to_do_about_a_timestamp_that_is_too_late(tmp_path: Path) -> None:
+    times = CommitTimes.of(by_modification_time(tmp_path))
+    with pytest.raises(DeltaAnalysisException, match="or leave it out for the latest version"):
+        version_at(times, 9_001)
+    with pytest.raises(DeltaAnalysisException, match=r"Use a timestamp at or before [\d: .+-]+\. SQLSTATE"):
+        first_version_from(times, 9_001)
 
 
 @pytest.mark.parametrize(

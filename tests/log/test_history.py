@@ -88,3 +88,15 @@ def test_damaged_info_is_named(tmp_path: Path) -> None:
     log.path(1).write_text('{"commitInfo":{\n')
     with pytest.raises(DeltaLogCorruptException, match="line 1"):
         read_history(log.store)
+
+
+def test_values_of_other_types_are_none(tmp_path: Path) -> None:
+    """A commit info may have anything."""
+    log = Log(tmp_path)
+    log.commit(PROTOCOL, metadata(), time_ms=1_000)
+    odd = {"operation": 5, "operationMetrics": [1], "operationParameters": "x", "readVersion": "1", "job": 7}
+    log.commit(info(**odd, isBlindAppend="true", userName={"a": 1}, inCommitTimestamp=10**18), time_ms=2_000)
+    row = read_history(log.store)[0]
+    assert (row["operation"], row["userName"], row["timestamp"]) == ("5", '{"a":1}', None)
+    assert {row[name] for name in ("operationMetrics", "operationParameters", "readVersion", "job")} == {None}
+    assert row["isBlindAppend"] is None

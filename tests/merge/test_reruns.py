@@ -11,7 +11,7 @@ from deltamerge.merge.reruns import gave_up, rerun_notes, seconds_to_wait
 LOST = (
     LostCommit(4, "MERGE", "DELTA_CONCURRENT_DELETE_READ"),
     LostCommit(6, "WRITE", "DELTA_CONCURRENT_APPEND"),
-    LostCommit(1006, "", "DELTA_CONCURRENT_WRITE"),
+    LostCommit(1006, "", "DELTA_CONCURRENT_WRITE", "they were faster 1000 times"),
 )
 
 
@@ -27,7 +27,9 @@ def test_what_it_lost_to() -> None:
     parameters = {"version": "6", "operation": "WRITE", "tableName": "t"}
     appended = ConcurrentAppendException("DELTA_CONCURRENT_APPEND", "m", parameters=parameters)
     assert LostCommit.of(appended) == LOST[1]
-    faster = ConcurrentWriteException("DELTA_CONCURRENT_WRITE", "m", parameters={"version": "1006"})
+    faster = ConcurrentWriteException(
+        "DELTA_CONCURRENT_WRITE", "m", parameters={"version": "1006", "reason": LOST[2].why}
+    )
     assert LostCommit.of(faster) == LOST[2]
     assert LostCommit.of(ConcurrentWriteException("DELTA_CONCURRENT_WRITE", "m")).version is None
 
@@ -39,7 +41,7 @@ def test_notes() -> None:
         "ran again 3 times, because other writers were first: "
         "version 4 (MERGE) removed a file that the merge had read [DELTA_CONCURRENT_DELETE_READ], "
         "version 6 (WRITE) added rows that the merge should have read [DELTA_CONCURRENT_APPEND], "
-        "version 1006 and those before it were faster each time [DELTA_CONCURRENT_WRITE]"
+        "version 1006 and those before it: they were faster 1000 times [DELTA_CONCURRENT_WRITE]"
     )
     assert rerun_notes(LOST[:1])[0].startswith("ran again once, because other writers were first: version 4 (MERGE) ")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, apply_changes, scd2, write_delta
 from deltamerge.commands.auto_compact import merge_and_compact
@@ -107,6 +108,26 @@ def test_history_of_some_columns(spark: SparkSession, tmp_path: Path, tracked: d
         (125, "Mercedes", "Guadalajara", 2, None),
         (126, "Lily", "Cancun", 2, None),
     ]
+
+
+@pytest.mark.parametrize("spelled", ["at", "s.at", "`At`", "column", "qualified"])
+def test_the_column_of_the_time_is_not_tracked(spark: SparkSession, tmp_path: Path, spelled: str) -> None:
+    path = str(tmp_path / "t")
+    columns = {"column": F.col("at"), "qualified": F.col("s.at")}
+    for at in (1, 2):
+        source = spark.createDataFrame([(1, "same", at)], "id INT, v STRING, at INT")
+        scd2(path, source, "id", effective_at=columns.get(spelled, spelled))
+    assert read(spark, path) == [(1, "same", 2, 1, None, True)]
+
+
+def test_a_tracked_column_that_the_source_lacks(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.createDataFrame(USERS, FEED), scd_type=2, **AUTO_CDC)
+    source = spark.createDataFrame(USERS, FEED).drop("city")
+    for name in ("track_history_columns", "track_history_except_columns"):
+        lists: dict[str, Any] = {name: ["city"]}
+        with pytest.raises(DeltaAnalysisException, match=r"`city` in .*: the source has the columns userId, name, op"):
+            apply_changes(path, source, scd_type=2, **lists, **AUTO_CDC)
 
 
 def test_lists_of_tracked_columns_that_are_wrong(spark: SparkSession, tmp_path: Path) -> None:
@@ -266,8 +287,10 @@ def test_another_writer_between_reading_and_committing(
         return merge_and_compact(*arguments)
 
     monkeypatch.setattr(recipe, "merge_and_compact", late)
-    apply_changes(path, spark.createDataFrame([(1, "older", 2)], schema), "id", "n")
+    report = apply_changes(path, spark.createDataFrame([(1, "older", 2)], schema), "id", "n")
     assert read(spark, path) == [(1, "newest", 3), (7, "z", 0)]
+    assert [lost.operation for lost in report.outcome.lost_to] == ["MERGE"]
+    assert report.outcome.notes[-1].startswith("ran again once, because other writers were first: version 1 (MERGE)")
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])
@@ -289,13 +312,16 @@ def test_another_writer_that_has_nothing_to_change(
 
     monkeypatch.setattr(recipe, "merge_and_compact", late)
     new = spark.createDataFrame([(1, "late", 1, False)], schema)
-    apply_changes(path, new, "id", "n", **arguments, **ids)
+    report = apply_changes(path, new, "id", "n", **arguments, **ids)
     rows = DeltaTable.forPath(spark, path).toDF().orderBy("id", "n").collect()
     if scd_type == 1:
         assert [row.id for row in rows] == [7]
+        assert report.version == DeltaTable.forPath(spark, path).table.snapshot().version == 3
+        assert report.outcome.notes[-1] == "Version 3 has changes that other calls logged meanwhile: 1 row changed."
         assert [report.version for report in outcomes] == [None]
     else:
         assert [(row.id, row["__END_AT"]) for row in rows] == [(1, 2), (7, None)]
+        assert [lost.version for lost in report.outcome.lost_to] == [2]
 
 
 @pytest.mark.parametrize("scd_type", [1, 2])

@@ -77,11 +77,54 @@ def test_a_new_column_with_the_old_name(spark: SparkSession, tmp_path: Path) -> 
     assert read(spark, path) == [(1, "Ada", "x", None), (2, "Bo", "y", "new")]
 
 
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_a_column_that_is_dropped_and_added_again(spark: SparkSession, tmp_path: Path, is_mapped: bool) -> None:
+    path = tmp_path / "t"
+    if is_mapped:
+        write_delta(spark.sql(ADA).drop("n").limit(0), str(path), properties={"delta.columnMapping.mode": "name"})
+    changes(spark, path, ADA)
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "DROP COLUMN city")
+    alter(spark, path, "ADD COLUMNS (city STRING)")
+    # Late for the key, so that the earlier event says what the row is: it has no such city.
+    changes(spark, path, "SELECT 1 AS id, 'Al' AS name, 'w' AS city, 5 AS n")
+    changes(spark, path, "SELECT 2 AS id, 'Bo' AS name, 'y' AS city, 11 AS n")
+    changes(spark, path, "SELECT 2 AS id, 'Bo' AS name, 'late' AS city, 3 AS n")
+    assert read(spark, path) == [(1, "Ada", None), (2, "Bo", "y")]
+
+
+def test_a_field_that_is_dropped_and_added_again(spark: SparkSession, tmp_path: Path) -> None:
+    path, log = tmp_path / "t", tmp_path / "t" / "_deltamerge_changes"
+    query = "SELECT {} AS id, named_struct('a', '{}', 'b', 'y') AS s, 10 AS n"
+    changes(spark, path, query.format(1, "old"))
+    alter(spark, path, f"SET TBLPROPERTIES ({MAPPED})")
+    alter(spark, path, "DROP COLUMN s.a")
+    alter(spark, path, "ADD COLUMNS (s.a STRING FIRST)")
+    with pytest.raises(DeltaAnalysisException, match=r"under the name `s`\.`a` the values of another") as refused:
+        changes(spark, path, query.format(2, "new"))
+    alter(spark, log, f"SET TBLPROPERTIES ({MAPPED})")
+    drop = re.search(r"ALTER TABLE .*?(?=;)", str(refused.value))
+    assert drop is not None
+    sql(spark, drop[0])
+    changes(spark, path, query.format(2, "new"))
+    changes(spark, path, query.format(1, "late").replace("10", "3"))
+    found = {row.id: row.s.asDict() for row in DeltaTable.forPath(spark, str(path)).toDF().collect()}
+    assert found == {1: {"a": None, "b": "y"}, 2: {"a": "new", "b": "y"}}
+
+
+def without_names(spark: SparkSession, log: Path) -> None:
+    """Makes a log one of those that were begun before it had the names of its target's columns on record."""
+    (properties,) = DeltaTable.forPath(spark, str(log)).detail().select("properties").collect()
+    names = [name for name in properties[0] if name.startswith("deltamerge.changeLogNames.")]
+    alter(spark, log, f"UNSET TBLPROPERTIES ('{names[0]}')")
+
+
 def test_a_rename_that_the_log_cannot_know(spark: SparkSession, tmp_path: Path) -> None:
     """The columns of a table that was made with column mapping have physical names that no log has."""
     path, log = tmp_path / "t", tmp_path / "t" / "_deltamerge_changes"
     write_delta(spark.sql(ADA).drop("n").limit(0), str(path), properties={"delta.columnMapping.mode": "name"})
     changes(spark, path, ADA)
+    without_names(spark, log)
     alter(spark, path, "RENAME COLUMN name TO title")
     late = "SELECT 1 AS id, 'Al' AS title, 'w' AS city, 5 AS n"
     with pytest.raises(DeltaAnalysisException, match=re.escape("RENAME COLUMN `__row`.`name` TO `title`")):
@@ -90,6 +133,10 @@ def test_a_rename_that_the_log_cannot_know(spark: SparkSession, tmp_path: Path) 
     alter(spark, log, f"SET TBLPROPERTIES ({MAPPED})")
     alter(spark, log, "RENAME COLUMN `__row`.`name` TO `title`")
     changes(spark, path, late)
+    assert read(spark, path) == [(1, "Ada", "x")]
+    # From then on the log knows.
+    alter(spark, path, "RENAME COLUMN title TO called")
+    changes(spark, path, late.replace("title", "called").replace("5 AS", "4 AS"))
     assert read(spark, path) == [(1, "Ada", "x")]
 
 
@@ -203,13 +250,14 @@ def test_other_keys_than_the_logs(spark: SparkSession, tmp_path: Path, keys: lis
     assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1
 
 
-@pytest.mark.parametrize("sequence", [["m", "n"], ["n"]])
+@pytest.mark.parametrize("sequence", [["m", "n"], ["n"], ["v", "w"]])
 def test_another_order_than_the_logs(spark: SparkSession, tmp_path: Path, sequence: list[str]) -> None:
     path = str(tmp_path / "t")
-    source = spark.sql("SELECT 1 AS id, 'ada' AS name, 1 AS n, 2 AS m")
-    apply_changes(path, source, "id", ["n", "m"], except_columns=["n", "m"])
+    source = spark.sql("SELECT 1 AS id, 'ada' AS name, 1 AS n, 2 AS m, 3 AS v, 4 AS w")
+    others = ["n", "m", "v", "w"]
+    apply_changes(path, source, "id", ["n", "m"], except_columns=others)
     with pytest.raises(DeltaAnalysisException, match="in the order of n, m, not of"):
-        apply_changes(path, source, "id", sequence, except_columns=["n", "m"])
+        apply_changes(path, source, "id", sequence, except_columns=others)
     assert DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count() == 1
 
 
@@ -229,3 +277,57 @@ def test_a_sequence_that_would_be_cut(spark: SparkSession, tmp_path: Path, befor
     with pytest.raises(DeltaAnalysisException, match="would cut"):
         scd2(str(tmp_path / "h"), spark.sql(queries[1]), "id", effective_at="n")
     assert rows_of(DeltaTable.forPath(spark, str(tmp_path / "t")).toDF()) == [(1, "x")]
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [("DATE'2024-01-01'", "TIMESTAMP'2024-01-02 03:00:00'"), ("1", "'2'"), ("'1'", "2"), ("1L", "2.5D")],
+)
+def test_a_column_of_a_sequence_that_would_be_cut(spark: SparkSession, tmp_path: Path, before: str, then: str) -> None:
+    first, second = (spark.sql(f"SELECT 1 AS id, 'x' AS v, 1 AS n, {part} AS m") for part in (before, then))
+    newest, history = str(tmp_path / "t"), str(tmp_path / "h")
+    given: dict[str, Any] = {"keys": "id", "except_columns": ["n", "m"]}
+    of_history: dict[str, Any] = {**given, "scd_type": 2}
+    apply_changes(newest, first, sequence_by=["n", "m"], **given)
+    apply_changes(history, first, sequence_by=["n", "m"], **of_history)
+    with pytest.raises(DeltaAnalysisException, match=r"would cut|orders values otherwise"):
+        apply_changes(newest, second, sequence_by=["n", "m"], **given)
+    with pytest.raises(DeltaAnalysisException, match="by position"):
+        apply_changes(history, first, sequence_by=["m", "n"], **of_history)
+    if then != "'2'":
+        # A history of numbers takes strings as numbers.
+        with pytest.raises(DeltaAnalysisException, match=r"would cut|as strings"):
+            apply_changes(history, second, sequence_by=["n", "m"], **of_history)
+
+
+def test_a_column_of_a_sequence_that_becomes_wider(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    given: dict[str, Any] = {"keys": "id", "sequence_by": ["n", "m"], "except_columns": ["n", "m"]}
+    for value, sequence in (("old", "CAST(2 AS INT)"), ("newest", "2.5D"), ("late", "2.25D"), ("oldest", "1")):
+        apply_changes(path, spark.sql(f"SELECT 1 AS id, '{value}' AS v, 1 AS n, {sequence} AS m"), **given)
+    assert rows_of(DeltaTable.forPath(spark, path).toDF()) == [(1, "newest")]
+
+
+@pytest.mark.parametrize(("before", "then"), [("9", "'10'"), ("'9'", "10")])
+def test_a_sequence_that_becomes_a_string(spark: SparkSession, tmp_path: Path, before: str, then: str) -> None:
+    """As strings 10 is less than 9."""
+    path = str(tmp_path / "t")
+    apply_changes(path, spark.sql(f"SELECT 1 AS id, 'old' AS v, {before} AS n"), "id", "n", except_columns="n")
+    with pytest.raises(DeltaAnalysisException, match="orders values otherwise than"):
+        apply_changes(path, spark.sql(f"SELECT 1 AS id, 'new' AS v, {then} AS n"), "id", "n", except_columns="n")
+    assert rows_of(DeltaTable.forPath(spark, path).toDF()) == [(1, "old")]
+
+
+@pytest.mark.parametrize("sequence", ["n", "s.n", ["n", "id"]])
+def test_a_target_that_has_the_sequence_as_a_string(
+    spark: SparkSession, tmp_path: Path, sequence: str | list[str]
+) -> None:
+    path, history = str(tmp_path / "t"), str(tmp_path / "h")
+    write_delta(spark.sql("SELECT 1 AS id, 'old' AS v, '9' AS n"), path)
+    source = spark.sql("SELECT 1 AS id, 'new' AS v, 10 AS n")
+    with pytest.raises(DeltaAnalysisException, match=r"`n` is STRING, which orders values otherwise than INT in seq"):
+        apply_changes(path, source, "id", sequence)
+    assert not Path(path, "_deltamerge_changes").exists()
+    scd2(history, spark.sql("SELECT 1 AS id, 'old' AS v, '9' AS n"), "id", effective_at="n")
+    with pytest.raises(DeltaAnalysisException, match="`valid_from` is STRING, which would order values of INT"):
+        scd2(history, source, "id", effective_at="n")

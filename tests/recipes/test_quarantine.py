@@ -175,8 +175,10 @@ def test_different_rows_of_a_key_of_which_one_is_unfit(spark: SparkSession, tmp_
     path = str(tmp_path / "t")
     write_delta(spark.sql("SELECT 1L AS id, DOUBLE(1) AS price"), path)
     source = spark.sql("SELECT * FROM VALUES (1L, 'five'), (1L, '6') AS v(id, price)")
-    with pytest.raises(MultipleSourceRowsException, match="Several different source rows have the key"):
+    with pytest.raises(MultipleSourceRowsException, match="Several different source rows have the key") as caught:
         upsert(path, source, "id", quarantine=str(tmp_path / "rejected"))
+    assert "reasons" not in str(caught.value)
+    assert '{"id":1,"price":"' in str(caught.value)
 
 
 def test_an_order_that_the_target_cannot_store(spark: SparkSession, tmp_path: Path) -> None:
@@ -214,6 +216,41 @@ def test_a_quarantine_among_the_targets_files(spark: SparkSession, tmp_path: Pat
     assert DeltaTable.forPath(spark, f"{path}/_rejected").toDF().count() == 1
 
 
+def test_values_are_judged_as_they_are_stored(spark: SparkSession, tmp_path: Path) -> None:
+    """CHAR is padded, and an empty string is no value of a partition column."""
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    new = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("code", "CHAR(3)")
+    table = new.addColumn("p", "STRING", nullable=False).partitionedBy("p").execute()
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT whole CHECK (length(code) = 3)")
+    upsert(table, spark.sql("SELECT * FROM VALUES (1, 'a', 'x'), (2, 'b', '') AS v(id, code, p)"), "id", quarantine=bad)
+    assert [tuple(row) for row in table.toDF().collect()] == [(1, "a  ", "x")]
+    reasons = [(row.id, row._reason) for row in DeltaTable.forPath(spark, bad).toDF().collect()]
+    assert reasons == [(2, "p: NULL in a NOT NULL column")]
+
+
+def test_rows_that_come_back_from_the_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    write_delta(spark.sql("SELECT 0 AS id, 0 AS n"), path)
+    upsert(path, spark.sql("SELECT * FROM VALUES ('1', 'one'), ('2', 'two') AS v(id, n)"), "id", quarantine=bad)
+    rejected = DeltaTable.forPath(spark, bad).toDF()
+    corrected = rejected.selectExpr("id", "IF(n = 'one', '1', n) AS n", "_reason", "_row_id", "_REJECTED_AT", "_row")
+    report = upsert(path, corrected, "id", quarantine=bad)
+    assert "1 source row that the table cannot take" in " ".join(str(report).split())
+    assert sorted(tuple(row) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(0, 0), (1, 1)]
+    found = DeltaTable.forPath(spark, bad).toDF()
+    assert found.columns == rejected.columns
+    assert sorted(row.n for row in found.collect()) == ["one", "two", "two"]
+
+
+def test_rows_that_come_twice(spark: SparkSession, tmp_path: Path) -> None:
+    """Equal rows are one."""
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    write_delta(spark.sql("SELECT 0 AS id"), path)
+    report = upsert(path, spark.sql("SELECT 'x' AS id FROM range(2)"), "id", quarantine=bad)
+    assert "1 source row that the table cannot take: in" in " ".join(str(report).split())
+    assert report.outcome.notes[-1].endswith("each with the reason, all of them new.")
+
+
 def test_rows_of_the_target_itself(spark: SparkSession, tmp_path: Path) -> None:
     """What is judged is what is merged: the table is read anew before, and not in between."""
     path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
@@ -223,4 +260,5 @@ def test_rows_of_the_target_itself(spark: SparkSession, tmp_path: Path) -> None:
     sql(spark, f"UPDATE delta.`{path}` SET n = 8 WHERE id = 0")
     upsert(path, source, "id", quarantine=bad)
     assert sorted((row.id, row.n) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(0, 8), (1, 2)]
-    assert [(row.id, row.n, row._row) for row in DeltaTable.forPath(spark, bad).toDF().collect()] == [(0, 9, "x")]
+    (found,) = DeltaTable.forPath(spark, bad).toDF().collect()
+    assert (found.id, found.n, json.loads(found._row)["_row"]) == (0, 9, "x")

@@ -17,6 +17,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from deltamerge import DeltaTable, write_delta
+from deltamerge.api.report import MergeReport
 from deltamerge.exceptions import DeltaIllegalArgumentException
 from deltamerge.streaming import upsert_into
 
@@ -31,12 +32,17 @@ def test_a_batch_once(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(spark.createDataFrame([(1, 1)], "id INT, n INT"), path)
     source = spark.createDataFrame([(1, 10), (2, 20)], "id INT, n INT")
-    merge = upsert_into(path, "id", update={"n": "t.n + s.n"}, app_id="counts")
+    reports: list[MergeReport] = []
+    merge = upsert_into(path, "id", update={"n": "t.n + s.n"}, app_id="counts", on_report=reports.append)
     for number in (0, 0, 1, 0):
         merge(source, number)
     assert sorted(tuple(row) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(1, 21), (2, 40)]
     with pytest.raises(DeltaIllegalArgumentException, match="Give upsert_into an `app_id`"):
         upsert_into(path, "id")(source, 0)
+    # A batch that the table has already has the same metrics, all of them zero.
+    assert [report.version is None for report in reports] == [False, True, False, True]
+    assert reports[0].metrics.keys() == reports[1].metrics.keys()
+    assert set(reports[1].metrics.values()) == {0}
 
 
 def stream_into(spark: SparkSession, folder: Path, merge: Callable[[DataFrame, int], None]) -> None:

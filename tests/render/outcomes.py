@@ -109,7 +109,7 @@ ALREADY_COMMITTED = MergeOutcome(
     executor_reason="the application transaction was committed before",
     read_version=7,
     version=None,
-    metrics={},
+    metrics=dict.fromkeys(UPSERT.metrics, 0),
     clauses=(),
     steps=(),
     notes=("The table already holds this application transaction (txnAppId, txnVersion); nothing was done.",),
@@ -131,6 +131,7 @@ ODD = MergeOutcome(
         "numTargetBytesAfterSkipping": 999_999,
         "numTargetFilesAdded": 0,
         "numTargetDeletionVectorsAdded": 1,
+        "numTargetDeletionVectorsUpdated": 1,
         "executionTimeMs": 7_261_000,
     },
     clauses=(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -102,3 +103,7 @@ def test_colour_adds_no_words() -> None:
     plain = printed(UPSERT, colour=False)
     assert "\x1b[" not in plain
     assert "\n".join(line.rstrip() for line in plain.rstrip().split("\n")) == UPSERT_AT_80
+
+
+def test_a_deletion_vector_that_takes_anothers_place_is_one() -> None:
+    assert re.search(r"Written +1 deletion vector\n", to_text(render_terminal(ODD), 200))

@@ -19,7 +19,7 @@ from deltamerge.commands.convert import convert_to_delta
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
-from deltamerge.log.commit_times import as_datetime
+from deltamerge.log.commit_times import datetime_of
 from deltamerge.log.history import COLUMNS, read_history
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.snapshot import table_exists
@@ -421,8 +421,8 @@ class DeltaTable(TableCommands):
             ".".join(self.table.entry) or metadata.name,
             metadata.description,
             self.table.location,
-            None if metadata.created_time is None else as_datetime(metadata.created_time),
-            as_datetime(snapshot.timestamp_ms),
+            datetime_of(metadata.created_time),
+            datetime_of(snapshot.timestamp_ms),
             list(metadata.partition_columns),
             list(map(shown_name, snapshot.clustered_by)),
             snapshot.files.num_files,

@@ -21,7 +21,7 @@ from deltamerge.api.merge_sql import merge_sql, plan_sql
 from deltamerge.cli.failures import CommandError, ExitCode, explained
 from deltamerge.cli.inspect import detail_values, render_detail, render_history
 from deltamerge.cli.session import read_settings, spark_session
-from deltamerge.cli.sources import read_source, read_target, source_frame
+from deltamerge.cli.sources import check_names, read_source, read_target, source_frame
 from deltamerge.log.history import read_history
 from deltamerge.render.printable import printable, printable_json
 from deltamerge.render.progress import TerminalProgress
@@ -191,10 +191,10 @@ def _in_session(
     statement = _statement(sql, file)
     settings = read_settings("--conf", conf or ())
     places = [read_source(option) for option in sources or ()]
-    tables = {place.name: place.path for place in places if place.kind == "delta"}
     if target is not None:
-        place = read_target(target)
-        tables[place.name] = place.path
+        places.append(read_target(target))
+    check_names(places)
+    tables = {place.name: place.path for place in places if place.kind == "delta"}
     with spark_session(remote, settings) as spark:
         for place in places:
             if place.kind != "delta":
@@ -234,7 +234,10 @@ def _statement(sql: str | None, file: Path | None) -> str:
     if str(file) == "-":
         return sys.stdin.read()
     assert file is not None
-    return file.read_text(encoding="utf-8")
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--file {file} cannot be read: {error.strerror}.") from error
 
 
 def _check_page(html: Path | None) -> None:

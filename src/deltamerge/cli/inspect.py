@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -10,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from deltamerge.log.commit_times import datetime_of
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from deltamerge.log.snapshot import load_snapshot
@@ -20,8 +22,12 @@ _SQL_NAMES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "
 _ROWS = (
     ("numTargetRowsInserted", "inserted"),
     ("numTargetRowsUpdated", "updated"),
+    ("numUpdatedRows", "updated"),
     ("numTargetRowsDeleted", "deleted"),
+    ("numDeletedRows", "deleted"),
 )
+# A BIGINT has no more digits.
+_COUNT = re.compile(r"[0-9]{1,19}")
 
 
 def detail_values(store: Store) -> dict[str, Any]:
@@ -34,8 +40,8 @@ def detail_values(store: Store) -> dict[str, Any]:
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
-        "created_at": _time(metadata.created_time),
-        "last_modified": _time(snapshot.timestamp_ms),
+        "created_at": datetime_of(metadata.created_time),
+        "last_modified": datetime_of(snapshot.timestamp_ms),
         "num_files": snapshot.files.num_files,
         "size_in_bytes": snapshot.files.size_in_bytes,
         "columns": [
@@ -108,7 +114,8 @@ def what_it_did(commit: Mapping[str, Any]) -> str:
 
     Such as ``5 rows inserted, 2 rows updated; 3 files added, 1 file removed; 1.3 s``.
     """
-    metrics = {name: int(value) for name, value in (commit["operationMetrics"] or {}).items() if str(value).isdigit()}
+    given = commit["operationMetrics"] or {}
+    metrics = {name: int(value) for name, value in given.items() if value is not None and _COUNT.fullmatch(value)}
     rows = [(metrics[name], done) for name, done in _ROWS if name in metrics]
     changes = [f"{count(number, 'row')} {done}" for number, done in rows if number]
     if rows and not changes:
@@ -132,10 +139,6 @@ def _grid(columns: int) -> Table:
 
 def _needs(version: int, features: Sequence[str]) -> str:
     return f"version {version}" + (f" with {', '.join(features)}" if features else "")
-
-
-def _time(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc)
 
 
 def _when(time: datetime | None) -> str:

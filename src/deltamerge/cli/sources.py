@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +63,18 @@ def read_source(option: str) -> NamedPlace:
         f"--source {option}: what kind of file is it? Its name ends in none of {', '.join(_SUFFIXES)}; "
         f"write the kind before it, such as parquet:{path} or delta:{path}."
     )
+
+
+def check_names(places: Sequence[NamedPlace]) -> None:
+    """Refuse a name of several places: the statement would read only one of them. Case does not tell names apart."""
+    times = Counter(place.name.lower() for place in places)
+    for place in places:
+        number = times[place.name.lower()]
+        if number > 1:
+            raise CommandError(
+                f"--target and each --source need a name of its own: {place.name!r} is given {number} times. Write "
+                "NAME=PATH."
+            )
 
 
 def source_frame(spark: SparkSession, place: NamedPlace) -> DataFrame:

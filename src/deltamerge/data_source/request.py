@@ -91,7 +91,7 @@ class Request:
         value = self.options.get(name.lower())
         if value is None:
             return None
-        if not value.isdigit():
+        if not (value.isascii() and value.isdigit()):
             raise illegal_option(name, value, "must be a non-negative integer")
         return int(value)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -21,7 +20,7 @@ from deltamerge.exceptions import (
     DeltaUnsupportedOperationException,
 )
 from deltamerge.log.actions import AddFile, Metadata, RemoveFile, first_of
-from deltamerge.log.change_feed import ChangedFile, read_change_feed
+from deltamerge.log.change_feed import ChangedFile, changes_by_commit
 from deltamerge.log.commit_times import CommitTimes, first_version_from
 from deltamerge.log.commits import Commit, read_commit
 from deltamerge.log.features.column_mapping import is_stored_alike
@@ -33,6 +32,15 @@ from deltamerge.write.overwrite_kind import illegal_option
 _MAX_FILES = 1000
 _BEGAN = "began"
 _IS_BEGIN = "isBegin"
+
+_REFUSED = {
+    "endingVersion": "which a stream does not take, since it goes on; read a range of versions with spark.read",
+    "endingTimestamp": "which a stream does not take, since it goes on; read a range of versions with spark.read",
+    "excludeRegex": "which a stream does not take; leave out rows with where()",
+    "withEventTimeOrder": "which a stream does not take: the first version comes in the order of its files; leave it "
+    "out, with a watermark that is long enough for that",
+}
+"""Options of delta-spark's streams that would change which rows a stream gives."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +69,34 @@ class Offset:
 
 
 def open_stream(options: Mapping[str, str], settings: Mapping[str, str], schema: StructType) -> TableStream:
+    """Open the table of a query as a stream; options that a stream cannot honour are refused."""
     request = Request(options, settings)
-    return TableStream(request, TableRead.of(request, request.snapshot(), schema))
+    _check_options(request)
+    return TableStream(
+        request,
+        TableRead.of(request, request.snapshot(), schema),
+        _positive("maxFilesPerTrigger", request.number("maxFilesPerTrigger")) or _MAX_FILES,
+        _positive("maxBytesPerTrigger", request.bytes("maxBytesPerTrigger")),
+    )
+
+
+def _check_options(request: Request) -> None:
+    if not request.options.keys().isdisjoint(("versionasof", "timestampasof")):
+        raise DeltaAnalysisException(
+            "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS",
+            "Cannot time travel in a stream. To begin it at an earlier version, give startingVersion or "
+            "startingTimestamp; to read one version, spark.read.",
+        )
+    for name, why in _REFUSED.items():
+        value = request.options.get(name.lower())
+        if value is not None and value.lower() != "false":
+            raise illegal_option(name, value, why)
+
+
+def _positive(name: str, value: int | None) -> int | None:
+    if value == 0:
+        raise illegal_option(name, "0", "must be positive")
+    return value
 
 
 @dataclass(eq=False)
@@ -74,26 +108,22 @@ class TableStream:
     the first batch ends before it asks where it begins, and never says where the next one does.
 
     Args:
+        max_files: After how many files a batch ends.
+        max_bytes: After how many bytes a batch ends; None for any number.
         began: Where a new query begins, once that matters.
         is_checked: Whether the schema at the begin of the first batch was looked at.
     """
 
     request: Request
     read: TableRead
+    max_files: int
+    max_bytes: int | None
     began: Mapping[str, Any] | None = None
     is_checked: bool = False
 
     @property
     def rows(self) -> RowsOfTable:
         return self.read.rows
-
-    @cached_property
-    def max_files(self) -> int:
-        return self._positive("maxFilesPerTrigger", self.request.number("maxFilesPerTrigger")) or _MAX_FILES
-
-    @cached_property
-    def max_bytes(self) -> int | None:
-        return self._positive("maxBytesPerTrigger", self.request.bytes("maxBytesPerTrigger"))
 
     def initial_offset(self) -> dict[str, Any]:
         """Return where a new query begins."""
@@ -162,7 +192,7 @@ class TableStream:
         snapshot = self.request.snapshot()
         if version is not None and timestamp is not None:
             raise illegal_option("startingVersion", version, "which does not go with startingTimestamp: leave out one")
-        if version == "latest":
+        if version is not None and version.lower() == "latest":
             return Offset(snapshot.version + 1, 0, False)
         if version is not None:
             number = self.request.number("startingVersion")
@@ -182,10 +212,15 @@ class TableStream:
     def _limited(self, start: Offset, end: Offset) -> Offset:
         files = size = 0
         for offset, changed in self._between(start, end):
-            if files and (files >= self.max_files or (self.max_bytes is not None and size >= self.max_bytes)):
+            is_full = files >= self.max_files or (self.max_bytes is not None and size >= self.max_bytes)
+            if files and is_full and self._may_begin(offset):
                 return offset
             files, size = files + 1, size + changed.file.size
         return max(start, end, key=lambda offset: (offset.version, not offset.is_initial, offset.index))
+
+    def _may_begin(self, offset: Offset) -> bool:
+        """Return whether a batch may begin at a file: not among the changes of a commit, which belong together."""
+        return offset.is_initial or offset.index == 0 or not reads_changes(self.request)
 
     def _between(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, ChangedFile]]:
         """Yield the files between two offsets, each with its own."""
@@ -196,9 +231,10 @@ class TableStream:
             if end.is_initial:
                 return
             version, first = version + 1, 0
-        for number in range(version, end.version + (end.index > 0)):
+        versions = range(version, end.version + (end.index > 0))
+        for number, files in zip(versions, self._of_commits(versions), strict=True):
             stop = end.index if number == end.version else None
-            yield from self._numbered(self._of_commit(number), number, slice(first, stop), is_initial=False)
+            yield from self._numbered(files, number, slice(first, stop), is_initial=False)
             first = 0
 
     @staticmethod
@@ -217,7 +253,15 @@ class TableStream:
         latest = self.request.snapshot()
         return latest if latest.version == version else self.request.snapshot(version)
 
-    def _of_commit(self, version: int) -> Sequence[ChangedFile]:
+    def _of_commits(self, versions: range) -> Iterator[Sequence[ChangedFile]]:
+        """Return the files of each commit, which is read as it is asked for."""
+        commits = map(self._commit, versions)
+        if versions and reads_changes(self.request):
+            begin = self._began_with(versions[0]).metadata
+            return changes_by_commit(self.request.snapshot(), begin, (versions[0], versions[-1]), commits)
+        return map(self._added, commits)
+
+    def _commit(self, version: int) -> Commit:
         try:
             commit = read_commit(self.request.store, version)
         except FileNotFoundError as error:
@@ -225,13 +269,14 @@ class TableStream:
         metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
             self._check_schema(version, metadata)
-        if reads_changes(self.request):
-            return read_change_feed(self.request.snapshot(), version, version)
+        return commit
+
+    def _added(self, commit: Commit) -> Sequence[ChangedFile]:
         added = [a for a in commit.actions if isinstance(a, AddFile) and a.data_change]
         removed = [a for a in commit.actions if isinstance(a, RemoveFile) and a.data_change]
         if removed and not self._passes_over(commit, added):
-            added = []
-        return [ChangedFile(version, 0, "insert", file) for file in added]
+            return ()
+        return [ChangedFile(commit.version, 0, "insert", file) for file in added]
 
     def _passes_over(self, commit: Commit, added: Sequence[AddFile]) -> bool:
         """Return whether what a commit that removes rows adds is read; or refuse the commit."""
@@ -243,9 +288,10 @@ class TableStream:
             return True
         kind = "an update, delete or merge" if added else "a delete"
         operation = commit.info.values.get("operation") if commit.info is not None else None
+        by = f" ({operation})" if operation else ""
         raise DeltaUnsupportedOperationException(
             "DELTA_SOURCE_TABLE_IGNORE_CHANGES" if added else "DELTA_SOURCE_IGNORE_DELETE",
-            f"Detected {kind} ({operation}) in the source table at version {commit.version}, which a stream of added "
+            f"Detected {kind}{by} in the source table at version {commit.version}, which a stream of added "
             "rows cannot show. To pass over such commits, set the option skipChangeCommits to true; to read what "
             "changed, readChangeFeed.",
             parameters={"version": str(commit.version)},
@@ -279,8 +325,3 @@ class TableStream:
 
     def _json(self, offset: Offset) -> dict[str, Any]:
         return offset.to_json(self.request.snapshot().metadata.id)
-
-    def _positive(self, name: str, value: int | None) -> int | None:
-        if value == 0:
-            raise illegal_option(name, "0", "must be positive")
-        return value

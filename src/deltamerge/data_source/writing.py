@@ -222,26 +222,33 @@ def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]
     _commit(found, request, messages, asked)
 
 
-def commit_batch(settings: Mapping[str, str], messages: Sequence[Any], batch: int) -> None:
-    """Commit a batch of a stream, unless the table has it already; else as `commit_write`."""
+def commit_batch(plan: str, settings: Mapping[str, str], messages: Sequence[Any], batch: int) -> None:
+    """Commit a batch of a stream, unless the table has it already; else as `commit_write`.
+
+    Args:
+        plan: The one that Spark asks for with the commit; tasks have written by another one.
+    """
     given = [message for message in messages if message is not None]
+    if plan not in {message.plan for message in given}:
+        unused = WritePlan.of_json(plan)
+        remove_leftovers(Request(unused.options, settings).store, unused.folder)
     if not given:
         return
-    query, plan = given[0].query, WritePlan.of_json(given[0].plan)
-    request = Request(plan.options, settings)
+    query, written = given[0].query, WritePlan.of_json(given[0].plan)
+    request = Request(written.options, settings)
     if query is None:
-        remove_leftovers(request.store, plan.folder)
+        remove_leftovers(request.store, written.folder)
         raise DeltaRuntimeException(
             "DELTAMERGE_STREAM_WITHOUT_ID",
             "Spark does not tell the id of the streaming query, so that a batch could be written twice. Write with "
             "foreachBatch and deltamerge.write_delta(df, path, txn_app_id=…, txn_version=batch_id).",
         )
-    mode = "Append" if plan.kind == "append" else "Complete"
+    mode = "Append" if written.kind == "append" else "Complete"
     entry = HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)})
-    asked = asked_write(request, plan.kind != "append")
+    asked = asked_write(request, written.kind != "append")
     # Spark says with each batch which one it is; the options of a transaction are for batch writes.
     notes = replace(asked.notes, transaction=ApplicationTransaction(query, batch))
-    _commit(plan, request, given, replace(asked, notes=notes, data_change=True), entry)
+    _commit(written, request, given, replace(asked, notes=notes, data_change=True), entry)
 
 
 def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:

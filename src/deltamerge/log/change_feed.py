@@ -7,8 +7,9 @@ same. Of a file that stays with another deletion vector, the rows that only the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile, first_of
@@ -86,21 +87,31 @@ def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[Changed
 
     Changes are read with the schema of `snapshot`, the latest version.
     """
-    store = snapshot.store
-    begin = load_snapshot(store, first).metadata
+    begin = load_snapshot(snapshot.store, first).metadata
+    commits = (_commit(snapshot.store, version, last) for version in range(first, last + 1))
+    return tuple(chain.from_iterable(changes_by_commit(snapshot, begin, (first, last), commits)))
+
+
+def changes_by_commit(
+    snapshot: Snapshot, begin: Metadata, versions: tuple[int, int], commits: Iterable[Commit]
+) -> Iterator[Sequence[ChangedFile]]:
+    """Yield the files with the changes of each commit; commits are read as they are asked for.
+
+    Args:
+        begin: The metadata of the first version.
+        versions: The first and the last one that were asked for.
+    """
     if not is_enabled(begin.configuration, ENABLED):
-        raise _not_recorded(first, first, last)
-    _check_schema(snapshot, begin, first, (first, last))
+        raise _not_recorded(versions[0], *versions)
+    _check_schema(snapshot, begin, versions[0], versions)
     times = CommitTimes.of(snapshot, recreatable=False)
-    found: list[ChangedFile] = []
-    for commit in (_commit(store, version, last) for version in range(first, last + 1)):
+    for commit in commits:
         metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
             if not is_enabled(metadata.configuration, ENABLED):
-                raise _not_recorded(commit.version, first, last)
-            _check_schema(snapshot, metadata, commit.version, (first, last))
-        found += changed_files(commit, times.of_version(commit.version), store)
-    return tuple(found)
+                raise _not_recorded(commit.version, *versions)
+            _check_schema(snapshot, metadata, commit.version, versions)
+        yield changed_files(commit, times.of_version(commit.version), snapshot.store)
 
 
 def _commit(store: Store, version: int, last: int) -> Commit:
@@ -116,7 +127,7 @@ def _commit(store: Store, version: int, last: int) -> Commit:
         ) from error
 
 
-def changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Iterable[ChangedFile]:
+def changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Sequence[ChangedFile]:
     """Return the files with the changes of one commit, which was made at that time."""
     for action in commit.actions:
         if isinstance(action, (AddFile, RemoveFile, AddCDCFile)) and names_no_file_of_table(action.path):

@@ -78,7 +78,7 @@ def _protected_before(snapshot: Snapshot) -> int:
     if PROTECTION not in writer_features(snapshot.protocol):
         return 0
     version = snapshot.metadata.configuration.get(PROTECTED_BEFORE, "0")
-    return int(version) if version.isdigit() else snapshot.version + 1
+    return int(version) if version.isdecimal() else snapshot.version + 1
 
 
 def adjusted_timestamps(commits: tuple[CommitFile, ...]) -> list[int]:

@@ -10,17 +10,21 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import Metadata
 from deltamerge.log.cleanup import adjusted_timestamps
 from deltamerge.log.commits import read_commit
 from deltamerge.log.properties import has_in_commit_timestamps
-from deltamerge.log.segment import commit_path, list_log
+from deltamerge.log.segment import LOG_FOLDER, commit_path, list_log
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.storage.store import Store
 
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIRST_MS = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
+_LAST_MS = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +45,7 @@ class CommitTimes:
 
     @staticmethod
     def of(snapshot: Snapshot, *, recreatable: bool = True) -> CommitTimes:
-        """Return the commits up to a snapshot, the latest one.
+        """Return the commits up to a snapshot, the latest one; a log without any is refused.
 
         Unless `recreatable` is false, versions whose state can no longer be read are left out.
         """
@@ -51,10 +55,13 @@ class CommitTimes:
         begin = len(commits)
         while begin and (begin == len(commits) or commits[begin - 1].end + 1 == commits[begin].start):
             begin -= 1
-        readable = {0, *(checkpoint.version for checkpoint in listing.checkpoints)}
+        # A version is read from its checkpoint, or from the one before it and its own commit.
+        readable = {0, *(c.version + n for c in listing.checkpoints for n in (0, 1))}
         while recreatable and begin < len(commits) and commits[begin].start not in readable:
             begin += 1
         versions = tuple(commit.start for commit in commits[begin:])
+        if not versions:
+            raise _no_commits(snapshot)
         return CommitTimes(
             snapshot.store, versions, tuple(times[begin:]), _first_by_itself(snapshot.metadata, versions)
         )
@@ -69,7 +76,14 @@ class CommitTimes:
         return self._read[version]
 
     def of_version(self, version: int) -> int:
-        """Return when a version was made."""
+        """Return when a version was made; one before a gap in the log is refused."""
+        if not self.versions[0] <= version <= self.versions[-1]:
+            raise DeltaTableException(
+                "DELTA_VERSION_NOT_FOUND",
+                f"When version {version} of the table {self.store.root} was made is not known, since a later commit "
+                f"was cleaned up. Available versions: [{self.versions[0]}, {self.versions[-1]}].",
+                parameters={"userVersion": str(version)},
+            )
         return self.at(version - self.versions[0])
 
     def last_not_after(self, timestamp_ms: int) -> int | None:
@@ -90,7 +104,7 @@ def version_at(times: CommitTimes, timestamp_ms: int) -> int:
     if place is None:
         raise _too_early(times, timestamp_ms)
     if place == len(times.versions) - 1 and times.at(place) < timestamp_ms:
-        raise _too_late(times, timestamp_ms)
+        raise _too_late(times, timestamp_ms, ", or leave it out for the latest version")
     return times.versions[place]
 
 
@@ -110,7 +124,7 @@ def _first_by_itself(metadata: Metadata, versions: tuple[int, ...]) -> int:
     if not has_in_commit_timestamps(metadata):
         return len(versions)
     enabled = metadata.configuration.get(ENABLEMENT_VERSION, "0")
-    first = int(enabled) if enabled.isdigit() else 0
+    first = int(enabled) if enabled.isdecimal() else 0
     return sum(1 for version in versions if version < first)
 
 
@@ -128,6 +142,15 @@ def _in_commit_timestamp(store: Store, version: int) -> int:
     )
 
 
+def _no_commits(snapshot: Snapshot) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_NO_COMMITS_FOUND",
+        f"No commits found at {snapshot.store.absolute(LOG_FOLDER)} of versions that can be read, so that neither "
+        "their times nor their changes are known. Read the table by a version, or without one.",
+        parameters={"logPath": snapshot.store.absolute(LOG_FOLDER)},
+    )
+
+
 def _too_early(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
     asked, first = _formatted(timestamp_ms), _formatted(times.at(0))
     return DeltaAnalysisException(
@@ -138,20 +161,29 @@ def _too_early(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
     )
 
 
-def _too_late(times: CommitTimes, timestamp_ms: int) -> DeltaAnalysisException:
+def _too_late(times: CommitTimes, timestamp_ms: int, otherwise: str = "") -> DeltaAnalysisException:
     asked, last = _formatted(timestamp_ms), _formatted(times.at(len(times.versions) - 1))
     return DeltaAnalysisException(
         "DELTA_TIMESTAMP_GREATER_THAN_COMMIT",
         f"Timestamp {asked} is after the latest version of the table {times.store.root}: version "
-        f"{times.versions[-1]} of {last}. Use a timestamp at or before {last}, or leave it out for the latest version.",
+        f"{times.versions[-1]} of {last}. Use a timestamp at or before "
+        f"{last}{otherwise}.",
         parameters={"providedTimestamp": asked, "lastCommitTimestamp": last, "maximumTimestamp": last},
     )
 
 
 def _formatted(milliseconds: int) -> str:
-    return as_datetime(milliseconds).isoformat(sep=" ", timespec="milliseconds")
+    time = datetime_of(milliseconds)
+    return f"{milliseconds} ms" if time is None else time.isoformat(sep=" ", timespec="milliseconds")
+
+
+def datetime_of(milliseconds: object) -> datetime | None:
+    """Return milliseconds since the epoch as a datetime in UTC; None for what is none in the years from 1 to 9999."""
+    if isinstance(milliseconds, int) and _FIRST_MS <= milliseconds <= _LAST_MS:
+        return as_datetime(milliseconds)
+    return None
 
 
 def as_datetime(milliseconds: int) -> datetime:
     """Return milliseconds since the epoch as a datetime in UTC."""
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
+    return _EPOCH + timedelta(milliseconds=milliseconds)

@@ -6,7 +6,7 @@ from typing import Any
 
 from deltamerge.log.actions import CommitInfo, compact_json
 from deltamerge.log.cleanup import adjusted_timestamps
-from deltamerge.log.commit_times import as_datetime
+from deltamerge.log.commit_times import datetime_of
 from deltamerge.log.commits import parse_action, read_ahead
 from deltamerge.log.segment import list_log, table_not_found
 from deltamerge.storage.store import Store
@@ -65,12 +65,20 @@ def _commit_info(content: bytes, where: str) -> CommitInfo:
 
 def _row(version: int, time: int, info: CommitInfo) -> dict[str, Any]:
     milliseconds = time if info.in_commit_timestamp is None else info.in_commit_timestamp
-    row: dict[str, Any] = {name: info.values.get(name) for name in COLUMNS}
-    row |= {"version": version, "timestamp": as_datetime(milliseconds)}
-    for name in ("operationParameters", "operationMetrics"):
-        if isinstance(row[name], dict):
-            row[name] = {key: _as_string(value) for key, value in row[name].items()}
-    return row
+    row = {name: _in_type(info.values.get(name), kind) for name, kind in COLUMNS.items()}
+    return row | {"version": version, "timestamp": datetime_of(milliseconds)}
+
+
+def _in_type(value: object, kind: str) -> object:
+    """Return a value of a commit info, which may have any, in a column's type; None where it is of another."""
+    if kind == "STRING":
+        return _as_string(value)
+    if kind == "BIGINT":
+        return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
+    if kind == "BOOLEAN":
+        return value if isinstance(value, bool) else None
+    # Maps and structs are of strings.
+    return {key: _as_string(each) for key, each in value.items()} if isinstance(value, dict) else None
 
 
 def _as_string(value: object) -> str | None:

@@ -47,17 +47,21 @@ class LostCommit:
         version: Its version, or None where that is not known.
         operation: What it did, such as ``MERGE``; empty where several were first.
         rule: The error class of the conflict, such as ``DELTA_CONCURRENT_APPEND``.
+        why: Why the merge lost, where the rule does not say it.
     """
 
     version: int | None
     operation: str
     rule: str
+    why: str = ""
 
     @staticmethod
     def of(error: DeltaConcurrentModificationException) -> LostCommit:
         """Return what a conflict was with."""
-        version, operation = error.parameters.get("version"), error.parameters.get("operation", "")
-        return LostCommit(None if version is None else int(version), operation, error.error_class)
+        found = error.parameters
+        version = found.get("version")
+        number = None if version is None else int(version)
+        return LostCommit(number, found.get("operation", ""), error.error_class, found.get("reason", ""))
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,8 @@ class MergeOutcome:
         executor: The plan's name; ``none`` where the application transaction was committed before.
         executor_reason: Why matches were found in this way.
         version: The version that the merge made, or None where nothing changed.
-        metrics: Delta's operation metrics by name; counts of rows and files, bytes, milliseconds.
+        metrics: Delta's operation metrics by name; counts of rows and files, bytes, milliseconds. All are zero where
+            nothing ran.
         notes: Sentences on what was pruned, skipped or chosen.
         plan: The plan as it was carried out; None where nothing ran.
         lost_to: The commits that were first and made the merge run again, one for each lost run.
@@ -94,6 +99,11 @@ class MergeOutcome:
     lost_to: tuple[LostCommit, ...] = ()
     reconciled_with: tuple[LostCommit, ...] = ()
     requests: RequestCounts | None = None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the merge ran; otherwise its application transaction was committed before."""
+        return self.executor != "none"
 
 
 @dataclass(frozen=True)

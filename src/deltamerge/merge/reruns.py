@@ -28,7 +28,6 @@ _DID = {
     "DELTA_CONCURRENT_APPEND": "added rows that the merge should have read",
     "DELTA_CONCURRENT_DELETE_READ": "removed a file that the merge had read",
     "DELTA_CONCURRENT_DELETE_DELETE": "removed a file that the merge was to remove",
-    "DELTA_CONCURRENT_WRITE": "and those before it were faster each time",
 }
 
 
@@ -70,7 +69,11 @@ def gave_up(
 
 
 def _listed(lost: Sequence[LostCommit]) -> str:
-    return ", ".join(f"{_who(one)} {_DID.get(one.rule, 'conflicted')} [{one.rule}]" for one in lost)
+    return ", ".join(f"{_who(one)} {_did(one)} [{one.rule}]" for one in lost)
+
+
+def _did(lost: LostCommit) -> str:
+    return f"and those before it: {lost.why}" if lost.why else _DID.get(lost.rule, "conflicted")
 
 
 def _who(lost: LostCommit) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from functools import cached_property, partial
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
@@ -21,7 +20,7 @@ from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.job_errors import translating
-from deltamerge.merge.outcome import MergeOutcome, Progress
+from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.reruns import RUN_AGAIN, seconds_to_wait
 from deltamerge.recipes.changes import (
     CHANGE_LOG,
@@ -38,23 +37,34 @@ from deltamerge.recipes.changes import (
 )
 from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
-from deltamerge.recipes.logged_names import OF_TABLE, LoggedNames, check_log_of, logged_names, widen_log
+from deltamerge.recipes.logged_names import (
+    OF_TABLE,
+    LoggedNames,
+    check_log_of,
+    logged_names,
+    names_of_new_log,
+    record_names,
+    widen_log,
+)
+from deltamerge.recipes.outcomes import outcome_of_call
+from deltamerge.recipes.sequences import KeptSequence, SequenceBy, check_history, sequence_column
 from deltamerge.recipes.targets import (
     Target,
     TargetPlace,
     column_of,
     key_names,
+    named_column,
     names_in,
     place_of_target,
     refuse_in_folder,
     run_without_transaction,
     type_of_value,
+    unknown_column,
 )
-from deltamerge.recipes.values import loses_part
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote, unquote
+from deltamerge.sql.names import quote
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import NO_TRANSACTION, ApplicationTransaction, option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name
@@ -132,7 +142,7 @@ def scd2(
         place=place,
         history=HistoryColumns(valid_from, valid_to, is_current),
         tracked=None if tracked is None else names_in("tracked", tracked),
-        untracked=(effective_at,) if isinstance(effective_at, str) else (),
+        effective_at=effective_at,
         ignore_nulls=ignore_nulls,
         change_log=change_log,
     )
@@ -206,7 +216,7 @@ def apply_changes(
         raise ValueError("give `track_history_columns` or `track_history_except_columns`, not both")
     feed = Feed(
         key_names(keys),
-        _sequence(sequence_by),
+        sequence_column(sequence_by),
         "sequence_by",
         _condition(apply_as_deletes),
         names_in("except_columns", except_columns),
@@ -218,7 +228,6 @@ def apply_changes(
         place=place,
         history=AUTO_CDC if scd_type == 2 else None,
         tracked=None if track_history_columns is None else names_in("track_history_columns", track_history_columns),
-        untracked=(),
         history_except=names_in("track_history_except_columns", track_history_except_columns),
         sequence_by=sequence_by,
         ignore_nulls=ignore_null_updates,
@@ -226,16 +235,6 @@ def apply_changes(
         change_log=change_log,
     )
     return follower.run(progress, option_transaction(txn_app_id, txn_version), user_metadata)
-
-
-def _sequence(sequence_by: str | Column | Sequence[str]) -> Column:
-    if isinstance(sequence_by, Sequence) and not isinstance(sequence_by, str):
-        return F.struct(*map(quote, names_in("sequence_by", sequence_by)))
-    return _expression(sequence_by)
-
-
-def _stored(value: str, data_type: DataType, field: StructField) -> str:
-    return value if data_type == field.dataType else f"CAST({value} AS {field.dataType.simpleString()})"
 
 
 def _expression(given: str | Column) -> Column:
@@ -279,9 +278,9 @@ class _Follower:
 
     Args:
         history: The columns of a history table; None where only the newest rows are kept.
-        tracked: The columns whose changes make a new version; None for all but keys and the next two.
-        untracked: Columns that need not be there.
-        history_except: Columns that must be.
+        tracked: The columns whose changes make a new version; None for all but the keys and the next two.
+        effective_at: The sequence of a history, whose column is not tracked by default.
+        history_except: Columns that are not tracked, either.
         delete_argument: The argument that gave the condition on which events delete, for messages.
         sequence_by: The sequence as it was given, where the target may keep it in columns of its own.
         change_log: Where the log is; None for a folder of the target.
@@ -292,10 +291,10 @@ class _Follower:
     place: TargetPlace
     history: HistoryColumns | None
     tracked: tuple[str, ...] | None
-    untracked: tuple[str, ...]
     ignore_nulls: bool
     change_log: str | None
-    sequence_by: str | Column | Sequence[str] | None = None
+    effective_at: str | Column | None = None
+    sequence_by: SequenceBy | None = None
     history_except: tuple[str, ...] = ()
     delete_argument: str = "delete_when"
 
@@ -312,7 +311,7 @@ class _Follower:
             table = self.place.existing() or self._created()
             before = table.table.snapshot()
             rules, schema = self._read_into(spark_schema(before))
-            log = self._log(schema, before)
+            log = self._log(schema, before, rules)
             names = logged_names(before, log, rules, schema[SEQUENCE].dataType)
             partitions = before.metadata.partition_columns
             events = events_of(self.source, self.feed, schema, spark_schema(before), partitions).persist()
@@ -320,30 +319,32 @@ class _Follower:
                 if asked is None or not asked.is_in(before):
                     named = names.events(events, rules.keys)
                     widen_log(log, named.schema)
+                    record_names(log, before, names)
                     run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
                 keys = events.select(*map(quote, rules.keys)).distinct()
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
                 known = _Logged(log, names, keys, rules)
-                merged, read = self._merged(command, table, known, progress)
-                last = merged
+                last, read = self._merged(command, table, known, progress)
+                outcomes = [last]
                 # A call that ended after its transaction may have left events of others to merge.
-                again = asked is not None and merged.version is None
+                again = asked is not None and last.version is None
                 # A writer whose merge, before this one's commit, had nothing to change has left no commit to see.
                 while again or (last.version is not None and known.has_grown_since(read)):
                     command, again = partial(MergeIntoCommand, table.table, transaction=NO_TRANSACTION), False
                     last, read = self._merged(command, table, known, progress)
+                    outcomes.append(last)
             finally:
                 events.unpersist()
-        notes = (*merged.notes, *left_out_notes(self.source, self.feed, rules.columns))
-        return MergeReport(replace(merged, notes=notes))
+        return MergeReport(outcome_of_call(outcomes, left_out_notes(self.source, self.feed, rules.columns)))
 
-    def _log(self, schema: StructType, target: Snapshot) -> DeltaTable:
+    def _log(self, schema: StructType, target: Snapshot, rules: FoldRules) -> DeltaTable:
         """Open the target's log; one in its folder must not be that of a table which was there before."""
         place = self.place.beside(CHANGE_LOG, self.change_log)
+        names = names_of_new_log(target, [field.name for field in rules.columns])
         if self.change_log is not None:
             refuse_in_folder(place, self.place, "change_log")
-            return place.open_or_create(schema)
-        log = place.open_or_create(schema, {OF_TABLE: target.metadata.id})
+            return place.open_or_create(schema, names)
+        log = place.open_or_create(schema, {**names, OF_TABLE: target.metadata.id})
         check_log_of(log, target.metadata.id)
         return log
 
@@ -356,11 +357,15 @@ class _Follower:
 
     def _read_into(self, target: StructType) -> tuple[FoldRules, StructType]:
         """Return how events add up in a target, and the schema of their log."""
-        columns = shared_columns(self.source, self.feed, self._without_history(target))
-        rules = self._rules(columns)
+        rows = self._without_history(target)
+        columns = shared_columns(self.source, self.feed, rows)
+        rules = self._rules(columns, rows)
         if self.feed.delete_when is not None:
             type_of_value(self.source, self.feed.delete_when, self.delete_argument)
-        return rules, log_schema(columns, rules.keys, self._sequence(target))
+        sequence, kept = self._sequence(target), self._kept_sequence(columns)
+        if self.history is None and kept is not None:
+            kept.check(sequence.dataType, self.feed.argument)
+        return rules, log_schema(columns, rules.keys, sequence)
 
     def _merged(
         self, command: Callable[..., MergeIntoCommand], table: DeltaTable, known: _Logged, progress: Progress | None
@@ -372,18 +377,20 @@ class _Follower:
         Returns:
             What was merged, and the version of the log that it has the events of.
         """
-        retries, lost = merge_conf(self.source.sparkSession).conflict_retries, 0
+        retries, lost = merge_conf(self.source.sparkSession).conflict_retries, list[LostCommit]()
         while True:
             snapshot = table.table.snapshot()
             read = known.log.table.snapshot()
             builder = self._builder(table, snapshot, known.events(read), known.keys, known.rules)
             try:
-                return merge_and_compact(command(builder.statement, snapshot=snapshot), progress), read
-            except RUN_AGAIN:
-                lost += 1
-                if lost > retries:
+                outcome = merge_and_compact(command(builder.statement, snapshot=snapshot), progress)
+            except RUN_AGAIN as error:
+                lost.append(LostCommit.of(error))
+                if len(lost) > retries:
                     raise
-            time.sleep(seconds_to_wait(lost, random.random()))
+            else:
+                return replace(outcome, lost_to=(*lost, *outcome.lost_to)), read
+            time.sleep(seconds_to_wait(len(lost), random.random()))
 
     def _builder(
         self, table: DeltaTable, snapshot: Snapshot, events: DataFrame, keys: DataFrame, rules: FoldRules
@@ -391,38 +398,11 @@ class _Follower:
         if self.history is not None:
             rows = rows_of_keys(table.table, snapshot, keys)
             return merge_of_history(table, rows, events, rules, self.history)
-        return merge_of_newest(table, events, rules, self._is_not_older(rules.columns, events.schema[SEQUENCE]))
+        kept, sequence = self._kept_sequence(rules.columns), events.schema[SEQUENCE].dataType
+        return merge_of_newest(table, events, rules, None if kept is None else kept.is_not_older(sequence))
 
-    def _is_not_older(self, columns: Sequence[StructField], sequence: StructField) -> str | None:
-        """Return the condition that events are not older than a row; None where the target lacks columns for it.
-
-        Sequences are compared as the target stores them, since it may round.
-        """
-        given = f"s.{SEQUENCE}"
-        if isinstance(self.sequence_by, str):
-            named = re.fullmatch(r"(?:s\.)?(\w+|`(?:[^`]|``)+`)", self.sequence_by, re.IGNORECASE)
-            found = None if named is None else self._field(columns, unquote(named.group(1)))
-            if found is None:
-                return None
-            kept = f"t.{quote(found.name)}"
-            return f"({kept} IS NULL OR {_stored(given, sequence.dataType, found)} >= {kept})"
-        if not isinstance(self.sequence_by, Sequence):
-            return None
-        fields = [field for name in self.sequence_by if (field := self._field(columns, name)) is not None]
-        if len(fields) < len(self.sequence_by):
-            return None
-        assert isinstance(sequence.dataType, StructType)
-        # Structs are compared field by field, and NULL comes first.
-        stored = (
-            f"{_stored(f'{given}.{quote(of.name)}', of.dataType, field)} AS c{i}"
-            for i, (of, field) in enumerate(zip(sequence.dataType.fields, fields, strict=True))
-        )
-        kept = ", ".join(f"t.{quote(field.name)} AS c{i}" for i, field in enumerate(fields))
-        return f"struct({', '.join(stored)}) >= struct({kept})"
-
-    def _field(self, columns: Sequence[StructField], name: str) -> StructField | None:
-        index = find_field(StructType(list(columns)), name, self._case_sensitive)
-        return None if index is None else columns[index]
+    def _kept_sequence(self, columns: Sequence[StructField]) -> KeptSequence | None:
+        return None if self.sequence_by is None else KeptSequence.of(self.sequence_by, self.source, columns)
 
     @cached_property
     def _case_sensitive(self) -> bool:
@@ -453,24 +433,30 @@ class _Follower:
         if self.history is None:
             return sequence_field(self.source, self.feed)
         begin = column_of(target, self.history.valid_from, "valid_from", "the target", self._case_sensitive)
-        given = sequence_field(self.source, self.feed).dataType
-        if loses_part(given, begin.dataType):
-            raise DeltaAnalysisException(
-                "DELTA_ILLEGAL_USAGE",
-                f"The target's column {begin.name} is {begin.dataType.simpleString().upper()}, which would cut values "
-                f"of {given.simpleString().upper()} in {self.feed.argument}, so that different changes had one time. "
-                "Cast them, or give the column their type. Nothing was written.",
-            )
+        check_history(sequence_field(self.source, self.feed).dataType, begin, self.feed.argument)
         return StructField(SEQUENCE, begin.dataType)
 
-    def _rules(self, columns: Sequence[StructField]) -> FoldRules:
+    def _rules(self, columns: Sequence[StructField], target: StructType) -> FoldRules:
+        """Return how events add up.
+
+        Args:
+            columns: The target's that its source gives.
+            target: All of the target's.
+        """
         rows, sensitive = StructType(list(columns)), self._case_sensitive
         keys = [column_of(rows, name, "keys", "the target", sensitive).name for name in self.feed.keys]
+
+        def shared(name: str, argument: str) -> StructField:
+            field = column_of(target, name, argument, "the target", sensitive)
+            if field.name not in rows.names:
+                raise unknown_column(self.source.schema, name, argument, "the source")
+            return field
+
         if self.tracked is None:
-            given = "track_history_except_columns"
-            excepted = (column_of(rows, name, given, "the target", sensitive).name for name in self.history_except)
-            others = (*keys, *self.untracked, *excepted)
+            excepted = (shared(name, "track_history_except_columns").name for name in self.history_except)
+            effective_at = None if self.effective_at is None else named_column(self.source, self.effective_at)
+            others = (*keys, *excepted, *(() if effective_at is None else (effective_at,)))
             tracked = [f for f in columns if not any(same_name(f.name, name, sensitive) for name in others)]
         else:
-            tracked = [column_of(rows, name, "tracked columns", "the target", sensitive) for name in self.tracked]
+            tracked = [shared(name, "tracked columns") for name in self.tracked]
         return FoldRules(tuple(keys), tuple(columns), tuple(tracked), self.ignore_nulls)

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql.types import StructType
 
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
@@ -67,7 +68,11 @@ def same_keys(keys: Sequence[str], left: str, right: str, *, null_safe: bool = T
 
 
 def one_row_per_key(
-    source: DataFrame, keys: Sequence[ColumnPair], order_by: Mapping[str, Column], null_safe: bool
+    source: DataFrame,
+    names: Sequence[str],
+    keys: Sequence[ColumnPair],
+    order_by: Mapping[str, Column],
+    null_safe: bool,
 ) -> DataFrame:
     """Return a source's rows without repetitions, and of each key only the latest; no job runs.
 
@@ -75,6 +80,7 @@ def one_row_per_key(
     Keys are compared as the target stores them: for an INT the strings '1' and '01' are one key.
 
     Args:
+        names: The columns by which rows are equal or differ; others go with them.
         order_by: The columns whose greatest values the latest row has, and these values; none: all rows of a key must
             be equal.
         null_safe: Whether NULL is a key like any other. Otherwise a row with a NULL key has no rivals.
@@ -82,19 +88,20 @@ def one_row_per_key(
     prefix = free_prefix(source.schema.names)
     key, order, row, place, first = (prefix + name for name in ("key", "order", "row", "place", "first"))
     values = (k.key().alias(k.source.name) for k in keys)
-    whole = F.struct(*(F.col(quote(name)) for name in source.schema.names))
+    whole = F.struct(*(F.col(quote(name)) for name in names))
+    compared = StructType([source.schema[name] for name in names])
     latest_first = Window.partitionBy(key).orderBy(F.col(order).desc(), F.col(row))
     ranked = (
         source.withColumn(key, F.struct(*values))
         .withColumn(order, F.struct(F.lit(0).alias("c"), *order_by.values()))
-        .withColumn(row, comparable(whole, source.schema))
+        .withColumn(row, comparable(whole, compared))
         .withColumn(place, F.row_number().over(latest_first))
         .withColumn(first, F.first(F.struct(order, row)).over(latest_first))
     )
     is_first = F.col(place) == F.lit(1)
     is_as_late = F.col(order).eqNullSafe(F.col(first).getField(order))
     is_repeated = F.col(row).eqNullSafe(F.col(first).getField(row))
-    shown = F.struct(*(F.col(quote(name)) for name in order_by or source.schema.names))
+    shown = F.struct(*(F.col(quote(name)) for name in order_by or names))
     tied = tie_error("order_by" if order_by else KEYS, F.col(key), shown)
     kept = F.when(is_first, F.lit(True)).when(is_as_late & ~is_repeated, tied).otherwise(F.lit(False))
     if not null_safe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,19 +12,21 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.commands.alter_properties import set_properties
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.log.actions import compact_json
 from deltamerge.log.features.column_mapping import NONE, physical_name
 from deltamerge.log.features.type_widening import ALWAYS
 from deltamerge.log.features.type_widening import ENABLED as WIDENS
 from deltamerge.log.properties import is_enabled
+from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules, in_type
-from deltamerge.recipes.values import keeps_values, loses_part
+from deltamerge.recipes.sequences import check_log
+from deltamerge.recipes.values import keeps_values, widened
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote
-from deltamerge.sql.relations import folded
+from deltamerge.sql.names import quote, quote_name
 from deltamerge.write.align import find_field
 from deltamerge.write.schema_evolution import evolved_schema
 
@@ -71,8 +74,9 @@ class LoggedNames:
 def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules, sequence: DataType) -> LoggedNames:
     """Return what a log calls its target's columns.
 
-    A column keeps its physical name when it is renamed: that of a table whose columns were not mapped at first is the
-    name that they had then.
+    A column keeps its physical name when it is renamed, and one that is dropped and added again gets another; the log
+    has on record which it has the values of. In a log without it, a column has its physical name or its own: that of a
+    table whose columns were not mapped at first is the name that they had then.
 
     Raises:
         DeltaAnalysisException: A column may be one that was renamed, of which the log cannot know, or the log has
@@ -82,26 +86,80 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules, sequence: 
     row = schema[ROW].dataType
     assert isinstance(row, StructType)
     is_mapped = target.mapping_mode != NONE
-    physical = {f.name: physical_name(f) if is_mapped else f.name for f in target.schema.fields}
-    claimed = {name: _found(row, stored) for name, stored in physical.items()}
+    physical, known = _physical_names(target), _names_on_record(log, target)
+    stored = {field.name: physical[field.name,] for field in target.schema.fields}
+    recorded = {known[quote(name)]: name for name in row.names if quote(name) in known}
+    others = StructType([field for field in row.fields if quote(field.name) not in known])
+    claimed = {name: recorded.get(of) or _found(others, of) for name, of in stored.items()}
     taken = {found for found in claimed.values() if found is not None}
-    for name in physical:
-        found = _found(row, name)
+    for name in stored:
+        found = _found(others, name)
         if claimed[name] is None and found is not None and found not in taken:
             claimed[name] = found
             taken.add(found)
     of = {}
     for field in rules.columns:
         found = claimed[field.name]
-        if found is None and is_mapped and physical[field.name] != field.name:
-            _refuse_unknown(log, (), field.name, [name for name in row.names if name not in taken])
+        if found is None and is_mapped and stored[field.name] != field.name:
+            _refuse_unknown(log, (), field.name, [name for name in others.names if name not in taken])
         if found is not None:
             _check_fields(log, row[found].dataType, field.dataType, (found,))
             _check_type(log, row[found].dataType, field)
-        of[field.name] = found or (physical[field.name] if _found(row, field.name) in taken else field.name)
+        of[field.name] = found or (field.name if _found(row, field.name) is None else stored[field.name])
+    _check_other_fields(log, row, known, _record(physical, of))
     _check_keys(log, [n for n in schema.names if n not in (SEQUENCE, DELETED, ROW)], [of[key] for key in rules.keys])
-    _check_sequence(log, schema[SEQUENCE].dataType, sequence)
+    check_log(sequence, schema[SEQUENCE].dataType, log.table.name)
     return LoggedNames(of)
+
+
+_NAMES = "deltamerge.changeLogNames"
+"""The property of a log that has, with a target's id after it, the physical names of its row's fields, as JSON."""
+
+
+def record_names(log: DeltaTable, target: Snapshot, names: LoggedNames) -> None:
+    """Put on record which of the target's columns a log has the values of."""
+    known, given = _names_on_record(log, target), _record(_physical_names(target), names.of)
+    if given.items() - known.items():
+        set_properties(log.table, {_key(target): compact_json({**known, **given})})
+
+
+def names_of_new_log(target: Snapshot, columns: Sequence[str]) -> dict[str, str]:
+    """Return the property of a new log for `record_names`."""
+    return {_key(target): compact_json(_record(_physical_names(target), {name: name for name in columns}))}
+
+
+def _key(target: Snapshot) -> str:
+    return f"{_NAMES}.{target.metadata.id}"
+
+
+def _names_on_record(log: DeltaTable, target: Snapshot) -> dict[str, str]:
+    found: dict[str, str] = json.loads(log.table.snapshot().metadata.configuration.get(_key(target), "{}"))
+    return found
+
+
+def _physical_names(target: Snapshot) -> dict[tuple[str, ...], str]:
+    """Return the names in files of a table's columns and their fields, by their paths."""
+    is_mapped = target.mapping_mode != NONE
+    return {path: physical_name(field) if is_mapped else field.name for path, field in target.schema.walk()}
+
+
+def _record(physical: Mapping[tuple[str, ...], str], of: Mapping[str, str]) -> dict[str, str]:
+    """Return physical names by what a log calls the columns and their fields."""
+    return {quote_name((of[path[0]], *path[1:])): name for path, name in physical.items() if path[0] in of}
+
+
+def _check_other_fields(log: DeltaTable, row: StructType, known: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Refuse a struct of whose fields a log has another under the name."""
+    for path, _ in parse_schema(row.json()).walk():
+        name = quote_name(path)
+        if len(path) > 1 and name in known and given.get(name, known[name]) != known[name]:
+            table = log.table.name
+            raise DeltaAnalysisException(
+                "DELTA_ILLEGAL_USAGE",
+                f"The change log {table} has under the name {name} the values of another field, which was renamed or "
+                f"dropped in the target since. Drop it in the log, too: ALTER TABLE delta.`{table}` DROP COLUMN "
+                f"{quote(ROW)}.{name}; that needs 'delta.columnMapping.mode' = 'name' of the log. Nothing was written.",
+            )
 
 
 OF_TABLE = "deltamerge.changeLogOf"
@@ -137,30 +195,9 @@ def _check_keys(log: DeltaTable, logged: Sequence[str], keys: Sequence[str]) -> 
         )
 
 
-def _check_sequence(log: DeltaTable, logged: DataType, given: DataType) -> None:
-    """Refuse a sequence whose values the log would cut, or whose columns are in another order than before."""
-    if not (isinstance(given, StructType) and isinstance(logged, StructType)):
-        if loses_part(given, logged) and _widened(logged, given) != given:
-            raise DeltaAnalysisException(
-                "DELTA_ILLEGAL_USAGE",
-                f"The change log {log.table.name} has the sequence as {logged.simpleString().upper()}, which would cut "
-                f"values of {given.simpleString().upper()}, so that different changes had one sequence. Cast it as "
-                "before, or give another change_log. Nothing was written.",
-            )
-        return
-    names, before = folded(given.names), folded(logged.names)
-    if names != before and not set(names).isdisjoint(before):
-        raise DeltaAnalysisException(
-            "DELTA_ILLEGAL_USAGE",
-            f"The change log {log.table.name} has events in the order of {', '.join(logged.names)}, not of "
-            f"{', '.join(given.names)}. Give the same columns in this order, or another change_log. Nothing was "
-            "written.",
-        )
-
-
 def _check_type(log: DeltaTable, logged: DataType, field: StructField) -> None:
     """Refuse a column whose values the log would cut, since it keeps the type that the column had before."""
-    if keeps_values(field.dataType, _widened(logged, field.dataType)):
+    if keeps_values(field.dataType, widened(logged, field.dataType)):
         return
     raise DeltaAnalysisException(
         "DELTA_ILLEGAL_USAGE",
@@ -168,12 +205,6 @@ def _check_type(log: DeltaTable, logged: DataType, field: StructField) -> None:
         f"would change values of {field.dataType.simpleString().upper()}, the type that the target's column has now. "
         "Give another change_log, or rewrite the log with the new type (overwriteSchema). Nothing was written.",
     )
-
-
-def _widened(logged: DataType, given: DataType) -> DataType:
-    """Return the type that a log's column gets where it becomes as wide as one that is given."""
-    known, further = (StructType([StructField(SEQUENCE, kind)]) for kind in (logged, given))
-    return evolved_schema(known, further, [(SEQUENCE,)], case_sensitive=False, widening=ALWAYS)[SEQUENCE].dataType
 
 
 def _found(row: StructType, name: str) -> str | None:

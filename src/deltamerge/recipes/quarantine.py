@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain, count
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
@@ -33,6 +32,7 @@ from deltamerge.write.constraints import Check, NotNull, columns_in, constraints
 from deltamerge.write.store_assignment import sql_type
 
 ROW_ID, REASON, REJECTED_AT, WHOLE_ROW = "_row_id", "_reason", "_rejected_at", "_row"
+_OWN = frozenset({ROW_ID, REASON, REJECTED_AT, WHOLE_ROW})
 _NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -60,6 +60,7 @@ class Rejected:
     """The rows of a source that its target takes, and how many others another table has.
 
     Args:
+        rows: How many there are; equal ones count as one.
         new: How many of these the other table did not have before.
     """
 
@@ -82,24 +83,25 @@ class Rejected:
 def rejecting(
     judged: Judged,
     known: Callable[[DataFrame], DataFrame],
-    latest: Callable[[DataFrame], DataFrame],
+    latest: Callable[[DataFrame, Sequence[str]], DataFrame],
     place: TargetPlace,
 ) -> Iterator[Rejected]:
     """Write the rows that were judged unfit to a table; keep the judgement until the others are merged.
 
     Args:
         known: Returns the rows of the target with given keys.
-        latest: Returns of the source's rows the latest one of each key: where that one is unfit, none is merged.
+        latest: Returns of rows with the source's columns, and others besides, the latest one of each key: where that
+            one is unfit, none is merged.
     """
     kept = judged.frame.persist()
     try:
         with translating(place.name):
             frame = judged.decided(kept, known)
-            unfit = frame.where(F.size(judged.reasons) > 0)
+            unfit = judged.as_rejected(frame.where(F.size(judged.reasons) > 0))
             rows = unfit.count()
-        new = _write(judged.as_rejected(unfit), place) if rows else 0
+        new = _write(unfit, place) if rows else 0
         with_key = frame.where(~F.col(judged.no_key)).select(f"{quote(judged.row)}.*", judged.reasons)
-        fitting = latest(with_key).where(F.size(judged.reasons) == 0).drop(judged.reasons)
+        fitting = latest(with_key, judged.columns).where(F.size(judged.reasons) == 0).drop(judged.reasons)
         yield Rejected(fitting, place.name, rows, new)
     finally:
         kept.unpersist()
@@ -167,22 +169,26 @@ class Judged:
         reasons = F.when(F.col(f"t.{self.reasons}"), F.col(self.if_known)).otherwise(F.col(self.if_new))
         return joined.select(f"s.{quote(self.row)}", f"s.{quote(self.no_key)}", reasons.alias(self.reasons))
 
-    def _name_of_row(self, frame: DataFrame) -> str:
-        kind = frame.schema[self.row].dataType
+    @property
+    def columns(self) -> list[str]:
+        """The source's columns."""
+        kind = self.frame.schema[self.row].dataType
         assert isinstance(kind, StructType)
-        taken = {name.lower() for name in kind.names}
-        numbered = (f"{WHOLE_ROW}_{i}" for i in count(1))
-        return next(name for name in chain([WHOLE_ROW], numbered) if name not in taken)
+        return kind.names
 
     def as_rejected(self, frame: DataFrame) -> DataFrame:
-        """Return the rows as they are written, each once."""
-        row = exact_json(F.col(self.row))
+        """Return the rows as they are written, each once.
+
+        A column of the source that has the name of one of the table's own is only in the whole row.
+        """
+        row = F.col(self.row)
+        given = (row.getField(name).alias(name) for name in self.columns if name.lower() not in _OWN)
         return frame.select(
-            F.sha2(row, 256).alias(ROW_ID),
+            F.sha2(exact_json(row), 256).alias(ROW_ID),
             F.concat_ws("; ", self.reasons).alias(REASON),
             F.current_timestamp().alias(REJECTED_AT),
-            row.alias(self._name_of_row(frame)),
-            f"{quote(self.row)}.*",
+            exact_json(row).alias(WHOLE_ROW),
+            *given,
         ).dropDuplicates([ROW_ID])
 
 
@@ -211,11 +217,7 @@ def judge(
     frame = source.select(
         originals.alias(row),
         (F.lit(False) if is_deleted is None else F.coalesce(is_deleted, F.lit(False))).alias(deleted),
-        *(
-            (F.expr(c.stored_sql(quote(c.source.name))) if c in written.keys else _fitting(c)).alias(c.target.name)
-            for c in columns.values()
-            if _is_known(c)
-        ),
+        *(_stored(c).alias(c.target.name) for c in columns.values() if _is_known(c)),
     )
 
     def value(column: ColumnPair) -> Column:
@@ -264,9 +266,12 @@ def _is_known(column: ColumnPair) -> bool:
     return not _is_nested(column) or same_shape(column.source.dataType, column.target.dataType)
 
 
-def _fitting(column: ColumnPair) -> Column:
-    value = F.col(quote(column.source.name))
-    return value if column.source.dataType == column.target.dataType else value.try_cast(column.target.dataType)
+def _stored(column: ColumnPair) -> Column:
+    """Return a value as the table would store it; NULL where it is none of the column's type."""
+    name = quote(column.source.name)
+    if _is_nested(column):
+        return F.col(name).cast(column.target.dataType)
+    return F.expr(column.stored_sql(name))
 
 
 def _fits(column: ColumnPair, value: Column) -> Column:

@@ -17,11 +17,15 @@ from deltamerge.log.features.column_mapping import MODE, NAME, invalid_names
 from deltamerge.log.schema import parse_schema
 from deltamerge.log.snapshot import table_exists
 from deltamerge.merge.analysis.analysis_errors import own_error
+from deltamerge.merge.analysis.column_references import column_at, expression_tree, relation_of
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import MergeOutcome
-from deltamerge.spark.session import empty_frame, in_session
+from deltamerge.spark.session import empty_frame, in_session, merge_conf
 from deltamerge.spark.table import open_table
+from deltamerge.sql.expression import Name
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import did_you_mean, is_path, parse_name
+from deltamerge.sql.resolution import Relation, Scope
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import NO_TRANSACTION
 from deltamerge.write.align import find_field
@@ -160,6 +164,18 @@ def type_of_value(source: DataFrame, value: Column, argument: str) -> DataType:
         if not name:
             raise own_error(error, f"the argument {argument}") from None
         raise unknown_column(source.schema, name, argument, "the source") from None
+
+
+def named_column(source: DataFrame, value: str | Column) -> str | None:
+    """Return the source's column that an argument names, which may be qualified by ``s``; None for any other value."""
+    conf = merge_conf(source.sparkSession)
+    expression = Expression(value) if isinstance(value, str) else Expression(str(value), value)
+    tree = expression_tree(expression, conf.double_quoted_identifiers)
+    if not isinstance(tree, Name):
+        return None
+    scope = Scope(Relation((), {}), relation_of("s", source.schema), conf.case_sensitive)
+    place = column_at(scope, "source", source.schema, tree)
+    return None if place is None else source.schema.names[place]
 
 
 def column_of(schema: StructType, name: str, argument: str, table: str, case_sensitive: bool) -> StructField:

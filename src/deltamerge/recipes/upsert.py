@@ -165,7 +165,7 @@ def upsert(
 
 def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
     """Return the merge that an upsert runs."""
-    return _merge_of(table, _latest_rows(table, source, rules), rules)
+    return _merge_of(table, _latest_rows(table, source, source.columns, rules), rules)
 
 
 def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
@@ -182,11 +182,11 @@ def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMe
     return builder.withSchemaEvolution() if rules.schema_evolution else builder
 
 
-def _latest_rows(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DataFrame:
-    """Return a source's latest row of each key; no job runs."""
-    columns = _Columns.of(table.table.snapshot(), source)
+def _latest_rows(table: DeltaTable, rows: DataFrame, names: Sequence[str], rules: UpsertRules) -> DataFrame:
+    """Return of rows with the source's columns, and others besides, the latest one of each key; no job runs."""
+    columns = _Columns.of(table.table.snapshot(), rows)
     order = {name: columns.order(name) for name in rules.order_by}
-    return one_row_per_key(source, columns.pairs("keys", rules.keys), order, rules.null_safe)
+    return one_row_per_key(rows, names, columns.pairs("keys", rules.keys), order, rules.null_safe)
 
 
 def _same_key(pair: ColumnPair, null_safe: bool) -> str:

@@ -24,11 +24,13 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from deltamerge.log.features.type_widening import ALWAYS
 from deltamerge.merge.source.rows_at_fault import may_not_fit, unfit_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, find_field
+from deltamerge.write.schema_evolution import evolved_schema
 from deltamerge.write.store_assignment import StoreAssignment, casts_in
 from deltamerge.write.stored_schema import stored_sql
 
@@ -52,6 +54,12 @@ def loses_part(given: DataType, wanted: DataType) -> bool:
         before, after = (kind.scale if isinstance(kind, DecimalType) else 0 for kind in (given, wanted))
         return isinstance(given, (DoubleType, FloatType)) or before > after
     return False
+
+
+def widened(data_type: DataType, given: DataType) -> DataType:
+    """Return the type that a column gets where it becomes as wide as one that is given."""
+    known, further = (StructType([StructField("c", kind)]) for kind in (data_type, given))
+    return evolved_schema(known, further, [("c",)], case_sensitive=False, widening=ALWAYS)["c"].dataType
 
 
 def keeps_values(given: DataType, wanted: DataType) -> bool:

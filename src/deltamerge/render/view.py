@@ -110,7 +110,8 @@ def _clause(clause: ClauseOutcome) -> ClauseLine:
 
 
 def _facts(outcome: MergeOutcome) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    metrics = outcome.metrics
+    # Of a merge that did not run all counts are zero.
+    metrics = outcome.metrics if outcome.has_run else {}
     facts = [
         ("Source", (count(metrics["numSourceRows"], "row") if "numSourceRows" in metrics else "",)),
         ("Read", (_read(metrics),)),
@@ -163,7 +164,8 @@ def _files(metrics: Mapping[str, int], files: str, size_in_bytes: str) -> str:
 
 def _written(metrics: Mapping[str, int]) -> str:
     copied = metrics.get("numTargetRowsCopied", 0)
-    vectors = sum(metrics.get(name, 0) for name in ("numTargetDeletionVectorsAdded", "numTargetDeletionVectorsUpdated"))
+    # Those that take another's place are among them.
+    vectors = metrics.get("numTargetDeletionVectorsAdded", 0)
     parts = [
         _files(metrics, "numTargetFilesAdded", "numTargetBytesAdded"),
         count(vectors, "deletion vector") if vectors else "",

@@ -178,6 +178,7 @@ def _lost(prepared: PreparedCommit, version: int, why: str, again: str) -> Concu
             "tableName": prepared.store.root,
             "version": str(version),
             "readVersion": str(prepared.read_version),
+            "reason": why,
         },
     )
 

@@ -221,7 +221,7 @@ class StreamWriter(_StreamWriter):  # type: ignore[misc]
         return Written(self._rows.write(self._rows.as_batches(iterator)), self._plan)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
-        _beside_driver("writing").commit_batch(self._settings, messages, batchId)
+        _beside_driver("writing").commit_batch(self._plan, self._settings, messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002
         _beside_driver("writing").abort_write(self._plan, self._settings, messages)

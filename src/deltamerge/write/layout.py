@@ -28,7 +28,7 @@ def data_folder(configuration: Mapping[str, str]) -> str:
     if not is_enabled(configuration, RANDOM_PREFIXES):
         return name
     length = configuration.get(PREFIX_LENGTH, "2")
-    return f"{new_id.hex[: int(length) if length.isdigit() and int(length) else 2]}/{name}"
+    return f"{new_id.hex[: int(length) if length.isdecimal() and int(length) else 2]}/{name}"
 
 
 def is_data_folder(name: str) -> bool:

@@ -67,7 +67,7 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
 
 def _version(properties: Mapping[str, str], key: str, default: int) -> int:
     value = properties.get(key, str(default))
-    if value.isdigit():
+    if value.isdecimal():
         return max(int(value), default)
     raise DeltaAnalysisException(
         "DELTA_PROTOCOL_PROPERTY_NOT_INT",

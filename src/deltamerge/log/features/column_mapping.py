@@ -147,7 +147,7 @@ def _max_id(schema: StructType | None) -> int:
 
 
 def _number(value: object) -> int:
-    return int(value) if isinstance(value, (int, str)) and str(value).isdigit() else 0
+    return int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else 0
 
 
 def are_mapped(store: Store, schema: StructType, partition_columns: Sequence[str], files: FileTable) -> bool:

@@ -95,12 +95,16 @@ def check_same_changes(
         if clause.action in actions and counts.by_clause[key] != found.get(key, 0):
             raise DeltaRuntimeException(
                 "DELTA_MERGE_SOURCE_CHANGED",
-                f"The {merge.statement.verb} found {found.get(key, 0)} rows for a clause, and "
+                f"The {merge.statement.verb} found {_rows(found.get(key, 0))} for a clause, and "
                 f"{counts.by_clause[key]} when it wrote them. A condition had another value when it was evaluated "
                 "again, or the source returned other rows; the table is as it was. Conditions must not ask for the "
                 "time or for anything else that changes: compute it in the source. The clause: "
                 f"{clause.clause.to_sql()}",
             )
+
+
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number} rows"
 
 
 def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFiles) -> tuple[int, int]:
@@ -114,8 +118,8 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
     if copied < 0 or inserted < 0 or (inserted and not merge.inserts):
         raise DeltaRuntimeException(
             "DELTA_MERGE_SOURCE_CHANGED",
-            f"The {merge.statement.verb} found {updated} rows to update and {deleted} to delete among {before}, but "
-            f"then wrote {written.row_count} rows. The source returned other rows when it was read again, or a "
+            f"The {merge.statement.verb} found {_rows(updated)} to update and {deleted} to delete among {before}, "
+            f"but then wrote {_rows(written.row_count)}. The source returned other rows when it was read again, or a "
             "condition had another value; the table is as it was. Set "
             "spark.databricks.delta.merge.materializeSource to auto, or make the source and the conditions "
             "deterministic.",

@@ -8,8 +8,50 @@ from collections.abc import Iterable, Mapping
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.merge_changes import AppendedRows, MergeChanges
 from deltamerge.merge.planning.target_files import partition_count
+from deltamerge.merge.statement import MergeStatement
 
 WRITING_STEPS = ("write_all_changes", "write_only_inserts")
+
+
+_NAMES = [
+    "numSourceRows",
+    "numSourceRowsInSecondScan",
+    "numTargetRowsInserted",
+    "numTargetRowsUpdated",
+    "numTargetRowsMatchedUpdated",
+    "numTargetRowsNotMatchedBySourceUpdated",
+    "numTargetRowsDeleted",
+    "numTargetRowsMatchedDeleted",
+    "numTargetRowsNotMatchedBySourceDeleted",
+    "numTargetRowsCopied",
+    "numOutputRows",
+    "numTargetFilesBeforeSkipping",
+    "numTargetFilesAfterSkipping",
+    "numTargetBytesBeforeSkipping",
+    "numTargetBytesAfterSkipping",
+    "numTargetPartitionsAfterSkipping",
+    "numTargetFilesAdded",
+    "numTargetFilesRemoved",
+    "numTargetBytesAdded",
+    "numTargetBytesRemoved",
+    "numTargetPartitionsAddedTo",
+    "numTargetPartitionsRemovedFrom",
+    "numTargetChangeFilesAdded",
+    "numTargetChangeFileBytes",
+    "numTargetDeletionVectorsAdded",
+    "numTargetDeletionVectorsRemoved",
+    "numTargetDeletionVectorsUpdated",
+    "executionTimeMs",
+    "materializeSourceTimeMs",
+    "scanTimeMs",
+    "rewriteTimeMs",
+]
+_SKIPPED = "numTargetRowsSkipped"
+
+
+def no_metrics(statement: MergeStatement) -> dict[str, int]:
+    """Return the metrics of a merge that does not run."""
+    return dict.fromkeys([*_NAMES, *([_SKIPPED] if statement.skip_unchanged else [])], 0)
 
 
 def metrics_of(changes: MergeChanges) -> dict[str, int]:
@@ -35,7 +77,7 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
         "numTargetRowsMatchedDeleted": matched_deleted,
         "numTargetRowsNotMatchedBySourceDeleted": by_source_deleted,
         "numTargetRowsCopied": changes.copied,
-        **({"numTargetRowsSkipped": skipped} if merge.statement.skip_unchanged else {}),
+        **({_SKIPPED: skipped} if merge.statement.skip_unchanged else {}),
         "numOutputRows": changes.inserted + updated + changes.copied,
         "numTargetFilesBeforeSkipping": scan.files_before,
         "numTargetFilesAfterSkipping": scan.files_after,

@@ -10,7 +10,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.outcome import ClauseOutcome, MergeOutcome
 from deltamerge.merge.plan import DecisionName, MergePlan
-from deltamerge.merge.result.metrics import WRITING_STEPS, operation_parameters
+from deltamerge.merge.result.metrics import WRITING_STEPS, no_metrics, operation_parameters
 from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.table import Table
 
@@ -85,8 +85,9 @@ def _notes(changes: MergeChanges) -> tuple[str, ...]:
         if summary is None
         else "the source's key ranges and the conditions on the target"
     )
-    files = "The table's only file was" if before == 1 else f"{skipped:,} of {before:,} files were"
-    return (f"{files} not read, thanks to {by}.", *about_keys)
+    files = "The table's only file" if before == 1 else f"{skipped:,} of {before:,} files"
+    was = "was" if skipped == 1 else "were"
+    return (f"{files} {was} not read, thanks to {by}.", *about_keys)
 
 
 def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[ClauseOutcome, ...]:
@@ -113,7 +114,7 @@ def already_committed(table: Table, statement: MergeStatement, snapshot: Snapsho
         executor_reason="the application transaction was committed before",
         read_version=snapshot.version,
         version=None,
-        metrics={},
+        metrics=no_metrics(statement),
         clauses=(),
         steps=(),
         notes=("The table already holds this application transaction (txnAppId, txnVersion); nothing was done.",),
