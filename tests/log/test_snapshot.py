@@ -57,8 +57,8 @@ def test_every_version(tmp_path: Path) -> None:
 def test_no_such_path(tmp_path: Path) -> None:
     with pytest.raises(DeltaTableNotFoundException) as raised:
         load_snapshot(open_store(str(tmp_path / "nowhere")))
-    assert raised.value.getErrorClass() == "DELTA_PATH_DOES_NOT_EXIST"
-    assert raised.value.getSqlState() == "42K03"
+    assert raised.value.getErrorClass() == "DELTA_MISSING_DELTA_TABLE"
+    assert raised.value.getSqlState() == "42P01"
     assert not table_exists(open_store(str(tmp_path / "nowhere")))
 
 

@@ -67,10 +67,10 @@ def _start_batches(writer: Any, path: str, asked: Save, calls: list[_CallOf]) ->
     modes = [args[0].lower() for name, args, _ in calls if name == "outputMode"]
     if modes[-1:] == ["update"]:
         raise DeltaAnalysisException(
-            "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
+            "DELTA_UNSUPPORTED_OUTPUT_MODE",
             "Data source delta does not support Update output mode. Use append or complete, or foreachBatch with a "
             "merge, such as deltamerge.streaming.upsert_into.",
-            parameters={"className": "delta", "outputMode": "Update"},
+            parameters={"dataSource": "delta", "mode": "Update"},
         )
     batches = _frame(writer).writeStream.options(**{k: v for k, v in asked.options.items() if k != "path"})
     for name, args, kwargs in calls:
