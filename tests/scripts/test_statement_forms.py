@@ -136,7 +136,8 @@ def test_defaults_in_a_query(installed: SparkSession, database: str) -> None:
     installed.sql(f"CREATE TABLE d (id BIGINT, v STRING DEFAULT 'none', n INT DEFAULT 7) USING delta {features}")
     installed.sql("INSERT INTO d (n, v, id) SELECT DEFAULT, DEFAULT, id FROM range(1)")
     installed.sql("INSERT INTO d SELECT 1, DEFAULT, 2")
-    assert rows(installed.table("d")) == [(0, "none", 7), (1, "none", 2)]
+    installed.sql("INSERT INTO d SELECT id, default, 3 FROM (SELECT 2 AS id, 'x' AS default)")
+    assert rows(installed.table("d")) == [(0, "none", 7), (1, "none", 2), (2, "x", 3)]
 
 
 def test_calls_of_the_catalog(installed: SparkSession, database: str) -> None:

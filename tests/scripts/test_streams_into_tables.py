@@ -81,8 +81,9 @@ def test_modes_and_types(installed: SparkSession, tmp_path: Path) -> None:
         (0, 12),
         (1, 8),
     ]
+    update = totals.writeStream.format("delta").outputMode("update").option("checkpointLocation", str(tmp_path / "u"))
     with pytest.raises(AnalysisException, match="does not support Update output mode"):
-        totals.writeStream.format("delta").outputMode("update").start(str(tmp_path / "t"))
+        update.start(str(tmp_path / "t"))
     other = tmp_path / "other"
     DeltaTable.create(installed).location(str(other / "t")).addColumn("p", "INT").execute()
     stream = stream_of(installed, other, "SELECT 1 AS p, 2 AS further")
@@ -90,3 +91,24 @@ def test_modes_and_types(installed: SparkSession, tmp_path: Path) -> None:
         write(stream, other)
     write(stream, other, mergeSchema="true")
     assert rows(DeltaTable.forPath(installed, str(other / "t")).toDF()) == [(1, 2)]
+
+
+def test_streams_that_spark_itself_starts(installed: SparkSession, tmp_path: Path) -> None:
+    stream = stream_of(installed, tmp_path, "SELECT id FROM range(3)")
+    target = str(tmp_path / "t")
+    with pytest.raises(AnalysisException, match="checkpointLocation must be specified"):
+        stream.writeStream.format("delta").trigger(availableNow=True).start(target)
+    found: list[int] = []
+    writer = stream.writeStream.format("delta").option("path", target).trigger(availableNow=True)
+    query = writer.foreachBatch(lambda frame, _: found.append(frame.count())).outputMode(outputMode="update").start()
+    assert query.awaitTermination(120)
+    assert found == [3]
+    assert not (tmp_path / "t").exists()
+    DeltaTable.create(installed).location(target).addColumn("id", "BIGINT").execute()
+    for _ in range(2):
+        known = installed.read.format("delta").load(target)
+        new = stream.join(known, "id", "left_anti").writeStream.format("delta").outputMode(outputMode="append")
+        started = new.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start(target)
+        assert started.awaitTermination(120)
+        stream_of(installed, tmp_path, "SELECT id FROM range(5)")
+    assert rows(DeltaTable.forPath(installed, target).toDF()) == [(i,) for i in range(5)]

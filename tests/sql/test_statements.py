@@ -14,7 +14,7 @@ from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.relations import relation_names
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.ast import ColumnDefinition, TableName, TimeTravel
-from deltamerge.sql.statements.changes import with_defaults
+from deltamerge.sql.statements.changes import with_defaults, with_defaults_for_names
 from deltamerge.sql.statements.parser import parse_statement
 
 T = TableName(("t",))
@@ -55,7 +55,9 @@ CASES: dict[str, ast.Statement | None] = {
     "SHOW TBLPROPERTIES t ('a.b')": ast.ShowProperties(T, "a.b"),
     "SHOW COLUMNS IN t": ast.ShowColumns(T),
     "SHOW COLUMNS FROM t IN d": ast.ShowColumns(TableName(("d", "t"))),
-    "SHOW COLUMNS IN e.t FROM d": ast.ShowColumns(TableName(("d", "t"))),
+    "SHOW COLUMNS IN D.t FROM d": ast.ShowColumns(TableName(("d", "t"))),
+    "SHOW COLUMNS IN e.t FROM d": None,
+    "REFRESH TABLE IDENTIFIER('delta.`/a/b`')": ast.RefreshTable(PATH),
     "REFRESH TABLE IDENTIFIER('d' || '.' || concat('t', 'u'))": ast.RefreshTable(TableName(("d", "tu"))),
     "REFRESH TABLE delta.departments": ast.RefreshTable(TableName(("delta", "departments"))),
     "REFRESH TABLE delta.`departments`": ast.RefreshTable(TableName(("delta", "departments"), "departments")),
@@ -237,12 +239,15 @@ def test_a_wrong_statement_is_an_error_at_its_place(sql: str, words: str) -> Non
 def test_default_is_a_value_of_inserted_rows() -> None:
     query = "VALUES (1, DEFAULT, 'DEFAULT'), (DEFAULT, default, f(DEFAULT))"
     assert with_defaults(query, [None, "1 + 1", "3"]) == "VALUES (1, (1 + 1), 'DEFAULT'), (NULL, (1 + 1), f(DEFAULT))"
+    assert with_defaults("SELECT 1, DEFAULT", ["1", "2"]) == "SELECT 1, (2)"
     query = "SELECT DISTINCT DEFAULT, f(default, a), default FROM t WHERE default = 1"
-    assert with_defaults(query, ["1", "2", None]) == (
+    assert with_defaults(query, ["1", "2", None]) == query
+    assert with_defaults_for_names(query, ["1", "2", None]) == (
         "SELECT DISTINCT (1), f(default, a), NULL FROM t WHERE default = 1"
     )
-    for query in ("SELECT *, DEFAULT FROM t", "SELECT t.DEFAULT, DEFAULT AS d FROM t", "TABLE DEFAULT"):
-        assert with_defaults(query, ["1", "2"]) == query
+    union = "SELECT 1, 2 UNION ALL SELECT DEFAULT, 5"
+    for query in (union, "SELECT *, DEFAULT FROM t", "SELECT t.DEFAULT, DEFAULT AS d FROM t", "TABLE DEFAULT"):
+        assert with_defaults_for_names(query, ["1", "2"]) == query
 
 
 def test_parameters_are_bound_by_name_and_in_order() -> None:

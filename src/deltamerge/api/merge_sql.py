@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,9 @@ from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction
 
 NamedTables: TypeAlias = "Mapping[str, str | DeltaTable]"
+
+# A table or a join in parentheses is none.
+_QUERY = re.compile(r"\(\s*(\(|(SELECT|WITH|VALUES|TABLE|FROM)\b)", re.IGNORECASE)
 
 
 def merge_sql(
@@ -169,7 +173,7 @@ def _statement(parsed: ParsedMerge, rows: DataFrame, dedupe_by: tuple[str, ...])
 
 def _source(tables: Tables, parsed: ParsedMerge, target: Table, begun: Begun, now: int) -> DataFrame:
     source = parsed.source
-    is_query = source.alias is None and source.sql.startswith("(")
+    is_query = source.alias is None and _QUERY.match(source.sql) is not None
     plain = parsed.ctes is None and source.version is None and source.timestamp is None
     if plain and source.format == "parquet" and source.path is not None:
         files = read_parquet(target, source.path, tables.options, begun.opened)

@@ -167,6 +167,8 @@ def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: i
         _frame_write(frame.sparkSession, kind, asked),
         notes=replace(asked.notes, transaction=ApplicationTransaction(query, batch)),
         data_change=True,
+        # A table at a path that a stream makes is not clustered.
+        clustered_by=None,
         entry=HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)}),
     )
     write_frame(table, frame, write)

@@ -150,7 +150,7 @@ def _install(found: _Classes) -> None:
     for (of, state), names in recorded.items():
         for name in names:
             replace_method(of, name, functools.partial(record, name, state))
-    for name in ("outputMode", "queryName", "trigger"):
+    for name in ("outputMode", "queryName", "trigger", "foreach", "foreachBatch"):
         replace_method(found.stream_writer, name, functools.partial(stream_calls.note_call, name))
     dynamic = {"partitionOverwriteMode": "dynamic"}
     replaced: dict[Any, dict[str, Call]] = {

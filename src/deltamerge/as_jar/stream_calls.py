@@ -17,14 +17,18 @@ from deltamerge.as_jar.served import is_delta, is_served, register_now, table_of
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.recipes.foreach_batch import query_id
 from deltamerge.spark.connectors import has_connector
-from deltamerge.spark.session import is_connect
+from deltamerge.spark.session import conf_value, is_connect
 from deltamerge.spark.table import open_table
 
 _CALLS = "_deltamerge_calls"
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+# The last of these calls says where a stream goes.
+_SINKS = ("format", "foreach", "foreachBatch")
 _CallOf: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 def format_of_stream(original: Original, self: Any, /, source: str) -> Any:  # noqa: ANN401
+    _note(self, "format", (source,), {})
     if source.lower() == "delta":
         spark = _session_of(self)
         if is_served(spark):
@@ -41,9 +45,12 @@ def _session_of(stream: Any) -> SparkSession:  # noqa: ANN401
 
 def note_call(name: str, original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """Remember a call on a stream's writer for another writer of the same rows."""
-    calls = [*getattr(self, _CALLS, ()), (name, args, kwargs)]
-    setattr(self, _CALLS, calls)
+    _note(self, name, args, kwargs)
     return original(self, *args, **kwargs)
+
+
+def _note(writer: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:  # noqa: ANN401
+    setattr(writer, _CALLS, [*getattr(writer, _CALLS, ()), (name, args, kwargs)])
 
 
 def start(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -52,11 +59,16 @@ def start(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  
     named = {name: given.get(name) for name in ("format", "partitionBy")}
     asked = asked_of(self, Save(), named, {name: str(value) for name, value in given.get("options", {}).items()})
     spark, path = _session_of(self), given.get("path") or asked.options.get("path")
-    if not is_delta(spark, asked.source):
+    calls: list[_CallOf] = getattr(self, _CALLS, [])
+    sinks = [name for name, _, _ in calls if name in _SINKS]
+    if not is_delta(spark, asked.source) or sinks[-1:] not in ([], ["format"]):
         return original(self, *args, **kwargs)
-    if path is not None and not (is_connect(spark) or asked.is_of_source) and has_connector(spark, path):
+    # Without a checkpoint foreachBatch would begin anew each time; for others it is an error.
+    has_checkpoint = "checkpointlocation" in asked.options or conf_value(spark, _CHECKPOINTS) is not None
+    by_batches = has_checkpoint and not (is_connect(spark) or asked.is_of_source)
+    if path is not None and by_batches and has_connector(spark, str(path)):
         here: list[_CallOf] = [(name, (given[name],), {}) for name in ("outputMode", "queryName") if given.get(name)]
-        return _start_batches(self, str(path), asked, [*getattr(self, _CALLS, ()), *here])
+        return _start_batches(self, str(path), asked, [*(call for call in calls if call[0] not in _SINKS), *here])
     if asked.partition_by:
         # Spark gives a source in Python no partition columns.
         self.option("partitionBy", json.dumps(asked.partition_by))
@@ -64,7 +76,7 @@ def start(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  
 
 
 def _start_batches(writer: Any, path: str, asked: Save, calls: list[_CallOf]) -> Any:  # noqa: ANN401
-    modes = [args[0].lower() for name, args, _ in calls if name == "outputMode"]
+    modes = [str([*args, *kwargs.values()][0]).lower() for name, args, kwargs in calls if name == "outputMode"]
     if modes[-1:] == ["update"]:
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_OUTPUT_MODE",

@@ -19,8 +19,8 @@ class Limits:
             into memory, and others read the row groups with the rows that they take.
         staged_bytes: Bytes of a source, all tasks together.
         exchanged_bytes: Bytes that a task brings together by file at a time; a row group may have more.
-        exchanged_groups: Row groups in which a source's rows are brought together, of each of which the driver and a
-            task get the path.
+        exchanged_groups: Row groups in which a source's rows are brought together; a task reads the footers of all
+            files of them.
         decoding_works: Pieces in which a source's Parquet files are decoded, so that each core gets some.
         collected_values: Values that may come to the driver at once; two million take 0.3 s.
         collected_bytes: Bytes, by Spark's estimate, of rows that may come to the driver in local mode; tasks take 0.2 s
@@ -67,7 +67,7 @@ class Limits:
     source_bytes: int = 1024 * _MIB
     staged_bytes: int = 65_536 * _MIB
     exchanged_bytes: int = 128 * _MIB
-    exchanged_groups: int = 200_000
+    exchanged_groups: int = 20_000
     decoding_works: int = 16
     collected_values: int = 2_000_000
     collected_bytes: int = 64 * _MIB

@@ -20,7 +20,7 @@ from deltamerge.spark.nested_types import as_nullable, inner_types
 from deltamerge.spark.session import SPARK_ERRORS, empty_frame, is_connect
 from deltamerge.sql.names import quote
 from deltamerge.workers.files import SHARED
-from deltamerge.workers.first_contact import StoreNotOpened
+from deltamerge.workers.first_contact import StoreFailed, StoreNotOpened
 
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
@@ -84,6 +84,9 @@ def run(
             return [row for batch in _run_in_driver(work, rows, report) for row in batch.to_pylist()]
         except StoreNotOpened as error:
             raise PythonWorkersUnfit(f"the driver does not open the table's store: {error}") from error
+        except StoreFailed as error:
+            # Tasks would run again.
+            raise PythonWorkersUnfit(f"the table's store failed in the driver: {error}") from error
     with python_workers():
         return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
 

@@ -210,10 +210,10 @@ def _pairs(read: list[pa.Table], files: list[_File], keys: OpenedKeys, folder: s
 
 def _with_choice(file: _File, pairs: RowPairs, keys: OpenedKeys) -> RowPairs:
     """Choose the clause of each pair, where that depends on the target's row."""
-    choice, source = keys.lookup.clause, keys.asked
+    choice = keys.lookup.clause
     if not isinstance(choice, RowChoice) or not len(pairs.matched_sources):
         return pairs
-    clauses = pairs.clauses.copy()
+    clauses, source = pairs.clauses.copy(), keys.asked.part_with(pairs.matched_sources)
 
     def place(first: int, end: int) -> slice:
         return slice(*np.searchsorted(pairs.rows, [first, end]))
@@ -225,8 +225,9 @@ def _with_choice(file: _File, pairs: RowPairs, keys: OpenedKeys) -> RowPairs:
         of_group = place(first, first + len(table))
         rows, sources = pairs.rows[of_group], pairs.sources[of_group]
         matched = np.flatnonzero(sources != NO_SOURCE)
+        places = source.places(sources[matched])
         both = {name: taken(table[name], rows[matched] - first) for name in choice.target}
-        both |= {name: taken(source[column], sources[matched]) for name, column in choice.source.items()}
+        both |= {name: taken(source.rows[column], places) for name, column in choice.source.items()}
         numbers = choice.choice.of(pa.table(both), len(matched))
         clauses[of_group.start + matched] = numbers.fill_null(NO_CLAUSE).to_numpy()
     return RowPairs(pairs.rows, pairs.sources, clauses)

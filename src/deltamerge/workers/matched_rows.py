@@ -100,7 +100,9 @@ def _rows_of(
             # A row that nothing matches takes the place behind the last row, which is NULL.
             is_missing = some.sources == NO_SOURCE
             sources = pa.array(some.sources, pa.int64(), mask=is_missing)
-            places = pa.array(part.places(some.sources), pa.int64(), mask=is_missing)
+            found = np.zeros(len(is_missing), np.int64)
+            found[~is_missing] = part.places(some.sources[~is_missing])
+            places = pa.array(found, pa.int64(), mask=is_missing)
             columns = {name: _taken_in_pieces(part.rows.column(name), places) for name in part.rows.column_names}
             columns |= {name: taken(table[name], some.rows - first) for name in target}
             columns |= {f"{_OF_PAIR}row": some.rows, f"{_OF_PAIR}source": sources, f"{_OF_PAIR}clause": some.clauses}

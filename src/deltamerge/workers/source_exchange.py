@@ -58,16 +58,18 @@ def exchanging(
         ranges = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
         if not ranges:
             return
-        paths = [destination.path for destination in destinations]
-        wanted = list(files.ahead(lambda to: _rows_for(files, to), destinations, paths))
+        paths = list(dict.fromkeys(destination.path for destination in destinations))
+        numbers = files.ahead(lambda path: files.arrow(path)["source"].to_numpy(), paths, paths)
+        read = dict(zip(paths, numbers, strict=True))
+        wanted = [_rows_for(destination, read[destination.path]) for destination in destinations]
         for first, end in ranges:
             yield answer(EXCHANGED_SCHEMA, *_exchanged(files, staged, columns, wanted, folder, first, end))
 
     return exchange
 
 
-def _rows_for(files: Files, destination: Destination) -> _Numbers:
-    numbers = files.arrow(destination.path)["source"].to_numpy()[destination.first : destination.end]
+def _rows_for(destination: Destination, numbers: _Numbers) -> _Numbers:
+    numbers = numbers[destination.first : destination.end]
     return distinct(numbers[numbers != NO_SOURCE])
 
 

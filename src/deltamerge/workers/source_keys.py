@@ -15,6 +15,7 @@ from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import Files
 from deltamerge.workers.key_index import KeyIndex, OpenedIndex
 from deltamerge.workers.row_pairs import NO_CLAUSE
+from deltamerge.workers.source_parts import SourceOpener
 from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged, taken
 from deltamerge.workers.table_columns import widened
 
@@ -145,18 +146,18 @@ class OpenedKeys:
 
     Args:
         keys: Those that may equal others, by `comparable`, each with its row's number; or what finds them.
-        asked: The source's columns by which clauses are chosen, all rows.
+        asked: The source's columns by which clauses are chosen.
     """
 
     lookup: KeyLookup
     keys: pa.Table | OpenedIndex
-    asked: pa.Table
+    asked: SourceOpener
 
     def clauses_of(self, sources: _Numbers) -> _Numbers:
         """Return the clause that takes the pairs of each source row, as far as that follows from it alone."""
         clause = self.lookup.clause
         if isinstance(clause, str):
-            found: _Numbers = taken(self.asked.column(clause), sources).fill_null(NO_CLAUSE).to_numpy()
+            found: _Numbers = taken(self.asked.all.rows.column(clause), sources).fill_null(NO_CLAUSE).to_numpy()
             return found
         return np.full(len(sources), clause if isinstance(clause, int) else NO_CLAUSE, np.int32)
 
@@ -190,7 +191,7 @@ def _makes_more_pairs(most_pairs: int, target: pa.Table, source: pa.Table, keys:
 def open_keys(files: Files, lookup: KeyLookup) -> OpenedKeys:
     clause, staged, index = lookup.clause, lookup.staged, lookup.index
     asked = [*clause.source.values()] if isinstance(clause, RowChoice) else [clause] if isinstance(clause, str) else []
-    rows = open_staged(files, staged, asked)
+    rows = SourceOpener(files, staged, asked)
     if index is not None and index.codes.are_exact:
         return OpenedKeys(lookup, OpenedIndex(files, index, None), rows)
     table = comparable_keys(files, staged, lookup.keys, lookup.on_source)

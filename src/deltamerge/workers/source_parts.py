@@ -52,8 +52,8 @@ class SourcePart:
         if self.numbers is None:
             return numbers
         places = np.searchsorted(self.numbers, numbers)
-        # A number beyond the last has the last one's place, which has another.
-        if len(places) and not np.array_equal(self.numbers[np.minimum(places, len(self.numbers) - 1)], numbers):
+        is_there = places < len(self.numbers)
+        if not is_there.all() or not np.array_equal(self.numbers[places], numbers):
             raise ValueError("a part of the source lacks rows that it should have")
         return places
 
@@ -115,10 +115,9 @@ class SourceOpener:
         if self._computed is None:
             self._computed = open_staged(self._files, self._staged, computed)
         assert part.numbers is not None
-        rows = part.rows
-        for name in computed:
-            rows = rows.append_column(name, taken(self._computed.column(name), part.numbers))
-        return replace(part, rows=rows.select(list(self._columns)))
+        beside = {name: taken(self._computed.column(name), part.numbers) for name in computed}
+        columns = {name: beside[name] if name in beside else part.rows.column(name) for name in self._columns}
+        return replace(part, rows=pa.table(columns))
 
     @property
     def all(self) -> SourcePart:

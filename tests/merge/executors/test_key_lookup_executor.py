@@ -86,6 +86,8 @@ MERGES = {
     "WHEN MATCHED AND t.ts <= s.ts AND (t.name IS NULL OR s.ntz = t.ntz) THEN DELETE WHEN NOT MATCHED THEN INSERT *",
     "newer rows": "WHEN MATCHED AND (t.name <=> s.name) AND t.id > 50 THEN UPDATE SET * WHEN NOT MATCHED AND s.b THEN "
     "INSERT * WHEN NOT MATCHED BY SOURCE AND t.id BETWEEN 10 AND 30 AND NOT t.b THEN DELETE",
+    "by source, computed": "WHEN MATCHED THEN UPDATE SET name = concat(t.name, initcap(s.name)) "
+    "WHEN NOT MATCHED BY SOURCE AND t.id > 20 THEN UPDATE SET name = initcap(t.name)",
     "by source and inserts": "WHEN NOT MATCHED AND s.id > 507 THEN INSERT * "
     "WHEN NOT MATCHED BY SOURCE AND t.name IS NULL THEN DELETE",
 }

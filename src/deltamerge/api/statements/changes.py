@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -26,7 +27,7 @@ from deltamerge.spark.table import spark_schema
 from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, ParsedMerge, TruncateTable, UpdateRows
-from deltamerge.sql.statements.changes import with_defaults
+from deltamerge.sql.statements.changes import with_defaults, with_defaults_for_names
 from deltamerge.write.align import named_by_position
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, write_kind
@@ -142,13 +143,30 @@ def insert_frame(
     if statement.columns:
         names = [spelled.get(parts[-1].lower(), parts[-1]) for parts in statement.columns]
     defaults = {field.name: field.metadata.get(CURRENT_DEFAULT) for field in schema.fields}
-    frame = query_frame(tables, with_defaults(statement.query, [defaults.get(name) for name in names]))
+    frame = _queried(tables, statement.query, [defaults.get(name) for name in names])
     if not statement.by_name:
         further = evolves and not statement.columns
         frame = placed(frame, found, names, names_given=bool(statement.columns), evolves=further)
     frame = with_fields_by_position(frame, schema)
     for name, value in fixed.items():
         frame = frame.withColumn(name, F.expr(value))
+    return frame
+
+
+def _queried(tables: Tables, query: str, defaults: Sequence[str | None]) -> DataFrame:
+    """Return a query's rows; DEFAULT is a column where there is one. Spark: ResolveColumnDefaultInCommandInputQuery."""
+    query = with_defaults(query, defaults)
+    replaced = with_defaults_for_names(query, defaults)
+    if replaced == query:
+        return query_frame(tables, query)
+    try:
+        frame = query_frame(tables, query)
+        # Connect finds out only now whether there is such a column.
+        _ = frame.schema
+    except AnalysisException as error:
+        if "UNRESOLVED_COLUMN" not in str(error):
+            raise
+        return query_frame(tables, replaced)
     return frame
 
 

@@ -58,12 +58,12 @@ class Partitions:
     Args:
         order: The file with the numbers of the staged rows that are inserted, by partition; empty where they are all
             that match nothing.
-        opened: How many rows of a source in parts are opened to take the new ones of each, all together.
+        opened: For each file of new rows how many rows of a source in parts are opened to take them.
     """
 
     each: tuple[Partition, ...]
     order: str
-    opened: int = 0
+    opened: tuple[int, ...] = ()
 
 
 def moved_rows(
@@ -168,7 +168,10 @@ def partitions_of(
         )
         for at in folders
     )
-    return Partitions(tuple(each), order, sum(map(rows_opened, new.values())))
+    partitions = tuple(each)
+    numbers = np.concatenate([*new.values(), np.zeros(0, np.int64)])
+    opened = (rows_opened(numbers[rows.first : rows.end]) for one in partitions for rows in one.inserted)
+    return Partitions(partitions, order, tuple(opened) if staged.rows.in_parts else ())
 
 
 def _new_rows(lookup: Lookup, found: Sequence[Pairs]) -> dict[str, _Numbers]:

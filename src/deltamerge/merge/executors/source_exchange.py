@@ -30,7 +30,7 @@ _READ_AT_MOST = 2
 def with_exchanged(lookup: Lookup, found: Sequence[Pairs]) -> tuple[Pairs, ...]:
     """Return pairs with where their source rows are, where these are brought together."""
     destinations = [Destination(pairs.path, 0, pairs.count) for pairs in found]
-    exchanged = exchange(lookup, destinations, sum(pairs.opened for pairs in found))
+    exchanged = exchange(lookup, destinations, [pairs.opened for pairs in found])
     return tuple(replace(pairs, exchanged=groups) for pairs, groups in zip(found, exchanged, strict=True))
 
 
@@ -50,11 +50,11 @@ def with_exchanged_inserts(lookup: Lookup, partitions: Partitions) -> Partitions
     )
 
 
-def exchange(lookup: Lookup, destinations: Sequence[Destination], opened: int) -> list[tuple[RowGroup, ...]]:
-    """Bring source rows together by destination, where tasks would read most rows of the source several times.
+def exchange(lookup: Lookup, destinations: Sequence[Destination], opened: Sequence[int]) -> list[tuple[RowGroup, ...]]:
+    """Bring source rows together by destination, where tasks would read many rows for the few that they take.
 
     Args:
-        opened: How many rows of the source are opened for all destinations as it is.
+        opened: How many rows of the source are opened for each destination as it is.
 
     Returns:
         For each destination where its rows are; empty where the source stays as it is.
@@ -63,9 +63,9 @@ def exchange(lookup: Lookup, destinations: Sequence[Destination], opened: int) -
         Declined: There are very many destinations.
     """
     execution, staged = lookup.execution, lookup.staged
-    if not staged.rows.in_parts or opened <= _READ_AT_MOST * staged.row_count:
+    if not staged.rows.in_parts or not _is_spread(lookup, destinations, opened):
         return [() for _ in destinations]
-    ranges = _ranges(execution, staged.rows.files, staged.bytes_in_memory)
+    ranges = _ranges(lookup, len(destinations))
     if len(ranges) * len(destinations) > execution.limits.exchanged_groups:
         reason = f"the rows of a source larger than {execution.limits.source_bytes >> 20:,} MiB go to very many files"
         raise Declined("match", "key_lookup", reason)
@@ -80,12 +80,27 @@ def exchange(lookup: Lookup, destinations: Sequence[Destination], opened: int) -
     return [tuple(found[number]) for number in range(len(destinations))]
 
 
-def _ranges(execution: Execution, files: Sequence[StagedFile], size: int) -> list[tuple[int, int]]:
+def _is_spread(lookup: Lookup, destinations: Sequence[Destination], opened: Sequence[int]) -> bool:
+    """Return whether the source would be read several times, or one destination's rows are among very many others."""
+    staged, limits = lookup.staged, lookup.execution.limits
+    if sum(opened) > _READ_AT_MOST * staged.row_count:
+        return True
+    most = limits.source_bytes * staged.row_count // staged.bytes_in_memory
+    takes = (to.end - to.first for to in destinations)
+    return any(rows > max(most, _READ_AT_MOST * taken) for rows, taken in zip(opened, takes, strict=True))
+
+
+def _ranges(lookup: Lookup, destinations: int) -> list[tuple[int, int]]:
     """Return ranges of rows for a task to read at a time, each of whole row groups."""
+    execution, staged, limits = lookup.execution, lookup.staged, lookup.execution.limits
+    files, size = staged.rows.files, staged.bytes_in_memory
+    # Of many destinations fewer and larger ranges.
+    wanted = max(1, limits.exchanged_groups // max(1, destinations))
+    bytes_of_a_range = min(max(limits.exchanged_bytes, -(-size // wanted)), limits.source_bytes)
     sizes = execution.files.ahead(lambda file: _row_groups(execution, file), files, [file.path for file in files])
     ends = np.cumsum(list(chain.from_iterable(sizes)))
     ranges, first = [], 0
-    most = max(1, int(ends[-1]) * execution.limits.exchanged_bytes // max(1, size))
+    most = max(1, int(ends[-1]) * bytes_of_a_range // max(1, size))
     while first < ends[-1]:
         # One row group where it alone has more.
         end = max(ends[ends <= first + most][-1:].max(initial=0), ends[ends > first][0])

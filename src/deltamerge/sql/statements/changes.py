@@ -79,14 +79,14 @@ def read_insert(cursor: Cursor) -> InsertRows:
 
 
 def with_defaults(query: str, defaults: Sequence[str | None]) -> str:
-    """Replace DEFAULT where a value is by the SQL of a column's default: in rows of VALUES, and in SELECT's list.
+    """Replace DEFAULT by the SQL of a column's default, in rows of VALUES and in a SELECT without FROM.
 
     Args:
         defaults: By column, in the order of the values; None for NULL.
     """
     tokens = tokenize(query)
     replaced: dict[Span, str] = {}
-    if tokens and tokens[0].upper == "SELECT":
+    if tokens and tokens[0].upper == "SELECT" and not any(t.upper == "FROM" and t.depth == 0 for t in tokens):
         replaced = _selected(tokens, defaults)
     row = 1 if tokens and tokens[0].upper == "VALUES" else len(tokens)
     while row < len(tokens) and tokens[row].text == "(":
@@ -103,17 +103,25 @@ def with_defaults(query: str, defaults: Sequence[str | None]) -> str:
     return replace_references(query, replaced)
 
 
+def with_defaults_for_names(query: str, defaults: Sequence[str | None]) -> str:
+    """Replace DEFAULT among what a query selects, where FROM has no column of that name; else as `with_defaults`."""
+    tokens = tokenize(query)
+    is_select = bool(tokens) and tokens[0].upper == "SELECT"
+    return replace_references(query, _selected(tokens, defaults)) if is_select else query
+
+
 def _selected(tokens: Sequence[Token], defaults: Sequence[str | None]) -> dict[Span, str]:
-    """Return what replaces DEFAULT among the values that a query selects, up to a star, which is many."""
+    """Return what replaces DEFAULT in the list of the first SELECT, up to a star, which is many."""
     replaced, column, before = dict[Span, str](), 0, "SELECT"
+    ends = ("FROM", "UNION", "EXCEPT", "INTERSECT", "MINUS")
     for index, token in enumerate(tokens[1:], 1):
         if token.depth != tokens[0].depth:
             continue
         following = tokens[index + 1].upper if index + 1 < len(tokens) else ";"
-        is_value = before in ("SELECT", "DISTINCT", "ALL", ",") and following in (",", "FROM", ";", "WHERE", "LIMIT")
+        is_value = before in ("SELECT", "DISTINCT", "ALL", ",") and following in (",", ";", "WHERE", "LIMIT", *ends)
         if token.upper == "DEFAULT" and is_value and column < len(defaults):
             replaced[token.span] = _default(defaults[column])
-        if token.upper == "FROM" or (token.text == "*" and before in ("SELECT", "DISTINCT", "ALL", ",", ".")):
+        if token.upper in ends or (token.text == "*" and before in ("SELECT", "DISTINCT", "ALL", ",", ".")):
             break
         column += token.text == ","
         before = token.upper

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.merge_ast import NameParts
+from deltamerge.sql.relations import folded
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parts import (
     read_end,
@@ -130,8 +131,9 @@ def read_show(cursor: Cursor) -> ast.Statement | None:
         cursor.index += 1
         table = read_table(cursor, "SHOW COLUMNS")
         if (cursor.accept("IN") or cursor.accept("FROM")) and table.path is None:
-            # The database, which a name with its database must repeat.
             database = cursor.name("SHOW COLUMNS", "a database")
+            if len(table.parts) > 1 and folded(table.parts[:-1]) != folded(database):
+                return None
             table = ast.TableName((*database, table.parts[-1]))
         return ast.ShowColumns(table) if cursor.peek() in ("", ";") else None
     if cursor.accept("PARTITIONS"):

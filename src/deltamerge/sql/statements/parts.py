@@ -20,6 +20,8 @@ def read_table(cursor: Cursor, where: str) -> TableName:
         return TableName((path,), path)
     parts = read_name(cursor, where, "a table's name or delta.`path`")
     last = cursor.tokens[cursor.index - 1]
+    if last.text == ")":
+        return TableName.of(parts)
     is_delta = len(parts) == 2 and parts[0].lower() == "delta" and cursor.tokens[start].kind is Kind.WORD
     if is_delta and last.kind is Kind.QUOTED:
         return TableName(parts, parts[1])
