@@ -146,8 +146,8 @@ def as_large(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", LIMITS_OF.get(kind, LARGE))
     if kind.startswith(("parts", "exchanged")):
         monkeypatch.setattr("deltamerge.merge.executors.execution.Execution.maps_source", False)
-    if kind.startswith("exchanged"):
-        monkeypatch.setattr("deltamerge.merge.executors.source_exchange._READ_AT_MOST", 0)
+        read_at_most = 0 if kind.startswith("exchanged") else 1 << 20
+        monkeypatch.setattr("deltamerge.merge.executors.source_exchange._READ_AT_MOST", read_at_most)
 
 
 # Over Connect those with the most parts alone.
