@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files, has_threads, whole
-from deltamerge.workers.row_pairs import distinct
 from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged, taken
 from deltamerge.workers.table_columns import in_plain_types
 
@@ -67,7 +66,7 @@ class SourcePart:
 
 def rows_opened(numbers: _Numbers) -> int:
     """Estimate how many rows are opened to take some: as if row groups had 131,072 rows."""
-    return len(distinct(numbers >> _BLOCK_BITS)) << _BLOCK_BITS
+    return int(np.count_nonzero(np.bincount(numbers >> _BLOCK_BITS))) << _BLOCK_BITS
 
 
 class SourceOpener:

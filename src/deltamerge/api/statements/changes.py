@@ -155,6 +155,8 @@ def insert_frame(
 
 def _queried(tables: Tables, query: str, defaults: Sequence[str | None]) -> DataFrame:
     """Return a query's rows; DEFAULT is a column where there is one. Spark: ResolveColumnDefaultInCommandInputQuery."""
+    if "DEFAULT" not in query.upper():
+        return query_frame(tables, query)
     query = with_defaults(query, defaults)
     replaced = with_defaults_for_names(query, defaults)
     if replaced == query:
