@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import astuple
 from typing import TYPE_CHECKING
@@ -44,3 +45,14 @@ def installed(spark: SparkSession, pyspark_as_it_was: None) -> SparkSession:
     deltamerge.install_in_pyspark()
     deltamerge.install_in_pyspark()
     return spark
+
+
+@pytest.fixture
+def database(installed: SparkSession) -> Iterator[str]:
+    """The name of a current database of the test's own: over Connect others use the same catalog meanwhile."""
+    name = f"own_{uuid.uuid4().hex}"
+    installed.sql(f"CREATE DATABASE {name}")
+    installed.sql(f"USE {name}")
+    yield name
+    installed.sql("USE default")
+    installed.sql(f"DROP DATABASE {name} CASCADE")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.tables import DeltaTable
+from merge.tables import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,19 +24,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.sessions, pytest.mark.slow]
 
 
-def rows(frame: Any) -> list[tuple[Any, ...]]:
-    return sorted(map(tuple, frame.collect()))
-
-
 @pytest.fixture
-def in_own_database(installed: SparkSession) -> Any:
-    """Gives the tables of a test a database of their own: over Connect others use the same catalog meanwhile."""
-    database = f"named_{uuid.uuid4().hex}"
-    installed.sql(f"CREATE DATABASE {database}")
-    installed.sql(f"USE {database}")
-    yield installed
-    installed.sql("USE default")
-    installed.sql(f"DROP DATABASE {database} CASCADE")
+def in_own_database(installed: SparkSession, database: str) -> SparkSession:
+    return installed
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -12,26 +12,12 @@ from pyspark.sql import functions as F
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.tables import DeltaTable
+from merge.tables import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.sessions, pytest.mark.slow]
-
-
-def rows(frame: Any) -> list[tuple[Any, ...]]:
-    return sorted(map(tuple, frame.collect()))
-
-
-@pytest.fixture
-def database(installed: SparkSession) -> Any:
-    """The name of a database of the test's own: over Connect others use the same catalog meanwhile."""
-    name = f"forms_{uuid.uuid4().hex}"
-    installed.sql(f"CREATE DATABASE {name}")
-    installed.sql(f"USE {name}")
-    yield name
-    installed.sql("USE default")
-    installed.sql(f"DROP DATABASE {name} CASCADE")
 
 
 def test_a_table_that_the_first_run_makes(installed: SparkSession, tmp_path: Path) -> None:

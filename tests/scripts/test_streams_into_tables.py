@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from deltamerge.tables import DeltaTable
+from merge.tables import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Over Connect the source in Python writes streams, which refuses such tables.
 pytestmark = pytest.mark.slow
-
-
-def rows(frame: Any) -> list[tuple[Any, ...]]:
-    return sorted(map(tuple, frame.collect()))
 
 
 def stream_of(spark: SparkSession, folder: Path, sql: str) -> DataFrame:
