@@ -198,6 +198,11 @@ def test_large_files_of_a_source_are_opened_in_parts(
     assert "decoding the source's files" not in str(report)
     assert ("bringing source rows together" in str(report)) == kind.startswith("exchanged")
     assert report.metrics["numTargetRowsUpdated"] == 15
+    # A DELETE takes nothing of the source's rows.
+    merge = f"MERGE INTO delta.`{path}` t USING changes_to_merge s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    report = merge_sql(spark, merge)
+    assert "exchange_source" not in {step.name for step in report.outcome.steps}
+    assert report.metrics["numTargetRowsDeleted"] == 25
 
 
 @pytest.mark.quick

@@ -29,9 +29,17 @@ _READ_AT_MOST = 2
 
 def with_exchanged(lookup: Lookup, found: Sequence[Pairs]) -> tuple[Pairs, ...]:
     """Return pairs with where their source rows are, where these are brought together."""
+    if not _takes_of_pairs(lookup):
+        return tuple(found)
     destinations = [Destination(pairs.path, 0, pairs.count) for pairs in found]
     exchanged = exchange(lookup, destinations, [pairs.opened for pairs in found])
     return tuple(replace(pairs, exchanged=groups) for pairs, groups in zip(found, exchanged, strict=True))
+
+
+def _takes_of_pairs(lookup: Lookup) -> bool:
+    """Return whether anything is taken of the source rows that match: by a DELETE nothing is."""
+    recipe, updates = lookup.recipe, lookup.staged.columns.updates.values()
+    return recipe.by_spark or bool(recipe.pair_values.source) or any(clause.names for clause in updates)
 
 
 def with_exchanged_inserts(lookup: Lookup, partitions: Partitions) -> Partitions:
