@@ -144,7 +144,10 @@ def test_what_errors_about_the_table_carry(spark: SparkSession, tmp_path: Path) 
     assert "struct<id:int,v:int>" in parameters["schemaDiff"]
 
     text = "MERGE INTO no_such_table t USING x s ON t.id = s.id WHEN MATCHED THEN DELETE"
-    for call in (lambda: DeltaTable.forName(spark, "no_such_table"), lambda: merge_sql(spark, text)):
+    for call, expected in (
+        (lambda: DeltaTable.forName(spark, "no_such_table"), "DELTA_MISSING_DELTA_TABLE"),
+        (lambda: merge_sql(spark, text), "DELTA_TABLE_NOT_FOUND"),
+    ):
         condition, sqlstate, parameters = said(call)
-        assert (condition, sqlstate) == ("DELTA_TABLE_NOT_FOUND", "42P01")
+        assert (condition, sqlstate) == (expected, "42P01")
         assert "no_such_table" in parameters["tableName"]

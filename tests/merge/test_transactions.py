@@ -129,13 +129,28 @@ def test_rows_appended_that_the_merge_would_have_seen(spark: SparkSession, tmp_p
     assert rows(DeltaTable.forPath(spark, path).toDF())[1:3] == [(2, "x", 2), (2, "x", 2)]
 
 
-def test_a_source_made_from_the_target_is_not_taken_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_made_from_the_target_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     table = DeltaTable.forPath(spark, path)
     source = table.toDF().selectExpr("id", "name", "age + 1 AS age").alias("s")
     other = Once("commit", lambda: upsert(spark, path, [(1, "first", 1)]).execute())
+    report = table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().run(progress=other)
+    assert report.outcome.lost_to == (LostCommit(2, "MERGE", "DELTA_CONCURRENT_APPEND"),)
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "first", 2)
+
+
+def test_a_source_of_an_older_version_is_not_taken_again(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    read = spark.read.parquet(*(str(file) for file in Path(path).rglob("*.parquet"))).alias("s")
+    other = Once("commit", lambda: upsert(spark, path, [(1, "first", 1)]).execute())
+    merge = (
+        DeltaTable.forPath(spark, path)
+        .alias("t")
+        .merge(read, "t.id = s.id")
+        .whenMatchedUpdate(set={"age": "s.age + 1"})
+    )
     with pytest.raises(DeltaConcurrentModificationException):
-        table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().run(progress=other)
+        merge.run(progress=other)
     assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "first", 1)
 
 
