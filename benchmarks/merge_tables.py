@@ -165,6 +165,6 @@ def tables_in(store: str, folder: Path, *, deletion_vectors: bool) -> Iterator[T
             yield HdfsTables(hdfs, target, deletion_vectors)
         shutil.rmtree(folder / "hdfs")
     else:
-        with object_store(folder / "s3.log") as running:
+        with object_store(folder) as running:
             yield StoreTables(running, target, hadoop_aws(folder), deletion_vectors)
     shutil.rmtree(target)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -26,6 +25,9 @@ _KEYS = ("access-key-id", "secret-access-key")
 _REGION = "us-east-1"
 HADOOP_AWS = "3.5.0"
 """The version of Hadoop that PySpark 4.2 and 4.3 bring."""
+_S3PROXY = "4.1.0"
+_ANNOTATIONS = "jackson-annotations:2.22"
+"""S3Proxy asks for an older version than the Jackson that it brings needs."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,13 @@ class ObjectStore:
 
 
 @contextmanager
-def object_store(log: Path) -> Iterator[ObjectStore]:
-    """Start a server with an empty bucket."""
-    moto = shutil.which("moto_server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if moto is None:
-        raise SystemExit("moto_server is missing: install the dependency group 'dev'")
+def object_store(folder: Path) -> Iterator[ObjectStore]:
+    """Start a server with an empty bucket, whose objects are files below a folder."""
     server, proxy = free_port(), free_port()
     with (
-        log.open("w") as output,
-        subprocess.Popen([moto, "-H", "127.0.0.1", "-p", str(server)], stdout=output, stderr=output) as running,
+        TemporaryDirectory(prefix="s3-", dir=folder) as objects,
+        (folder / "s3.log").open("w") as output,
+        subprocess.Popen(_s3proxy(folder, Path(objects), server), stdout=output, stderr=output) as running,
         subprocess.Popen(
             [sys.executable, Path(__file__).with_name("slow_proxy.py"), str(proxy), str(server)],
             stdin=subprocess.PIPE,
@@ -135,19 +135,46 @@ def object_store(log: Path) -> Iterator[ObjectStore]:
 
 def hadoop_aws(folder: Path) -> Path:
     """Return the folder of the JARs with which Spark reads S3, by Maven where they are not there."""
-    jars = folder / "hadoop-aws"
-    if not any(jars.glob("hadoop-aws-*.jar")):
-        jars.mkdir(parents=True, exist_ok=True)
-        pom = jars / "pom.xml"
+    return _jars(folder / "hadoop-aws", f"org.apache.hadoop:hadoop-aws:{HADOOP_AWS}")
+
+
+def _s3proxy(folder: Path, objects: Path, port: int) -> list[str | Path]:
+    """Return the command that starts S3Proxy."""
+    jars = _jars(folder / "s3proxy", f"org.gaul:s3proxy:{_S3PROXY}", f"com.fasterxml.jackson.core:{_ANNOTATIONS}")
+    (objects / "data").mkdir()
+    settings = {
+        "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+        "s3proxy.authorization": "none",
+        "jclouds.provider": "filesystem-nio2",
+        "jclouds.filesystem.basedir": str(objects / "data"),
+    }
+    (objects / "s3.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    (objects / "logback.xml").write_text('<configuration><root level="WARN"/></configuration>')
+    logging = f"-Dlogback.configurationFile={objects / 'logback.xml'}"
+    main = ["-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", objects / "s3.conf"]
+    return ["java", "-Xmx512m", logging, *main]
+
+
+def _jars(folder: Path, *artifacts: str) -> Path:
+    """Return the folder of artifacts (`group:name:version`) and what they need, by Maven where they are not there."""
+    if not any(folder.glob("*.jar")):
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = ("groupId", "artifactId", "version")
+        needed = "".join(
+            "<dependency>"
+            + "".join(f"<{part}>{value}</{part}>" for part, value in zip(parts, artifact.split(":"), strict=True))
+            + "</dependency>"
+            for artifact in artifacts
+        )
+        pom = folder / "pom.xml"
         pom.write_text(
             '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-            "<groupId>deltamerge</groupId><artifactId>bench</artifactId><version>1</version><dependencies><dependency>"
-            f"<groupId>org.apache.hadoop</groupId><artifactId>hadoop-aws</artifactId><version>{HADOOP_AWS}</version>"
-            "</dependency></dependencies></project>"
+            "<groupId>deltamerge</groupId><artifactId>bench</artifactId><version>1</version>"
+            f"<dependencies>{needed}</dependencies></project>"
         )
         command = ["mvn", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        subprocess.run([*command, f"-DoutputDirectory={jars}"], check=True)
-    return jars
+        subprocess.run([*command, f"-DoutputDirectory={folder}"], check=True)
+    return folder
 
 
 def _make_bucket(url: str) -> None:
