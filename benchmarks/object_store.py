@@ -138,7 +138,7 @@ def hadoop_aws(folder: Path) -> Path:
     return _jars(folder / "hadoop-aws", f"org.apache.hadoop:hadoop-aws:{HADOOP_AWS}")
 
 
-def _s3proxy(folder: Path, objects: Path, port: int) -> list[str | Path]:
+def _s3proxy(folder: Path, objects: Path, port: int) -> list[str]:
     """Return the command that starts S3Proxy."""
     jars = _jars(folder / "s3proxy", f"org.gaul:s3proxy:{_S3PROXY}", f"com.fasterxml.jackson.core:{_ANNOTATIONS}")
     (objects / "data").mkdir()
@@ -151,7 +151,7 @@ def _s3proxy(folder: Path, objects: Path, port: int) -> list[str | Path]:
     (objects / "s3.conf").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     (objects / "logback.xml").write_text('<configuration><root level="WARN"/></configuration>')
     logging = f"-Dlogback.configurationFile={objects / 'logback.xml'}"
-    main = ["-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", objects / "s3.conf"]
+    main = ["-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", str(objects / "s3.conf")]
     return ["java", "-Xmx512m", logging, *main]
 
 

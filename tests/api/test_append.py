@@ -102,3 +102,29 @@ def test_an_empty_string_is_no_partition(spark: SparkSession, tmp_path: Path) ->
     ).partitionedBy("p").execute()
     with pytest.raises(InvariantViolationException, match="NOT_NULL"):
         write_delta(unknown, required, mode="append")
+
+
+def test_constraints_hold_beside_a_column_without_a_type(spark: SparkSession, tmp_path: Path) -> None:
+    """A VOID column is not written: what would raise must not stand in its place."""
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT NULL AS note, 1 AS id"), path, properties={"delta.constraints.pos": "id > 0"})
+    with pytest.raises(InvariantViolationException, match="pos"):
+        write_delta(spark.sql("SELECT NULL AS note, -1 AS id"), path, mode="append")
+    source = spark.sql("SELECT 2 AS id").alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    with pytest.raises(InvariantViolationException, match="pos"):
+        merge.whenNotMatchedInsert(values={"id": "-s.id"}).execute()
+    assert [row.id for row in DeltaTable.forPath(spark, path).toDF().select("id").collect()] == [1]
+
+
+def test_names_are_a_tables_whatever_their_case(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS id, named_struct('a', 1) AS s"), path)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        write_delta(spark.sql("SELECT 2 AS ID, named_struct('A', 2) AS S"), path, mode="append")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_DUPLICATE_COLUMNS_FOUND"):
+            write_delta(spark.sql("SELECT 3 AS ID, 4 AS id"), path, mode="append")
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert sorted((row.id, row.s.a) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(1, 1), (2, 2)]

@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructField
 from deltamerge import DeltaTable, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
-from merge.tables import actions, commit, files_below, frame, people, rows
+from merge.tables import actions, commit, commit_info, files_below, frame, people, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,3 +129,17 @@ def test_a_table_that_only_takes_appends(replaced: bool, spark: SparkSession, tm
         DeltaTable.createOrReplace(spark).location(path).addColumn("x", "INT").execute()
     assert raised.value.getCondition() == "DELTA_CANNOT_MODIFY_APPEND_ONLY"
     assert files_below(path) == before
+
+
+@pytest.mark.parametrize("records", ["true", "false"])
+def test_the_history_counts_what_an_overwrite_removed(records: str, spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    key = "spark.databricks.delta.history.metricsEnabled"
+    write_delta(spark.sql("SELECT 1 AS id"), path)
+    spark.conf.set(key, records)
+    try:
+        write_delta(spark.sql("SELECT 1 AS k").where("false"), path, mode="overwrite", overwrite_schema=True)
+    finally:
+        spark.conf.unset(key)
+    metrics = commit_info(path, 1).get("operationMetrics")
+    assert (metrics and metrics["numRemovedFiles"]) == ("1" if records == "true" else None)

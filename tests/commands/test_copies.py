@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
-from deltamerge import DeltaTable
+from deltamerge import DeltaTable, write_delta
+from deltamerge.api.delta_table import IdentityGenerator
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaRuntimeException,
@@ -176,3 +178,39 @@ def test_clone_onto_a_table_that_must_not_be_written(spark: SparkSession, tmp_pa
     with pytest.raises(DeltaTableException, match="unknownFeature"):
         DeltaTable.forPath(spark, source).clone(str(target), isShallow=True, replace=True)
     assert not (target / "_delta_log" / f"{2:020d}.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT 1 AS `my col`", "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES"),
+        ("SELECT TIME'10:00:00' AS t, 1 AS id", "DELTA_UNSUPPORTED_DATA_TYPES"),
+    ],
+)
+def test_files_that_cannot_be_a_table(spark: SparkSession, tmp_path: Path, query: str, error: str) -> None:
+    path = str(tmp_path / "t")
+    try:
+        spark.sql(query).write.parquet(path)
+    except PySparkException:
+        # This version of Spark has no such type or does not store it.
+        return
+    with pytest.raises(DeltaAnalysisException, match=error):
+        DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert not (tmp_path / "t" / "_delta_log").exists()
+
+
+def test_a_clone_assigns_no_identity_again(spark: SparkSession, tmp_path: Path) -> None:
+    def made(name: str) -> str:
+        path = str(tmp_path / name)
+        made = DeltaTable.create(spark).location(path).addColumn("v", "INT")
+        made.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator()).execute()
+        return path
+
+    source, target = made("source"), made("target")
+    write_delta(spark.range(5).selectExpr("CAST(id AS INT) AS v"), target, mode="append")
+    given = max(row.k for row in DeltaTable.forPath(spark, target).toDF().collect())
+    DeltaTable.forPath(spark, target).delete()
+    DeltaTable.forPath(spark, source).clone(target, True, replace=True)
+    write_delta(spark.sql("SELECT 1 AS v"), target, mode="append")
+    (row,) = DeltaTable.forPath(spark, target).toDF().collect()
+    assert row.k > given

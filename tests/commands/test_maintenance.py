@@ -302,8 +302,24 @@ def test_protocol(spark: SparkSession, tmp_path: Path) -> None:
             opened.dropFeatureSupport(name)
     opened.upgradeTableProtocol(1, 2)
     assert latest_version(path) == 4
+    assert commit_info(path, 2)["operation"] == "SET TBLPROPERTIES"
     with pytest.raises(ValueError, match="The readerVersion needs to be an integer but got"):
         opened.upgradeTableProtocol("1", 2)  # type: ignore[arg-type]
+    assert len(values(spark, path)) == 20
+
+
+def test_versions_stand_for_features(spark: SparkSession, tmp_path: Path) -> None:
+    """Where a protocol has lists, all that the versions imply is added to them."""
+    path = table(spark, tmp_path)
+    opened = DeltaTable.forPath(spark, path)
+    opened.addFeatureSupport("rowTracking")
+    opened.upgradeTableProtocol(1, 3)
+    (protocol,) = actions(path, 3, "protocol")
+    assert "checkConstraints" in protocol["writerFeatures"]
+    opened.upgradeTableProtocol(2, 5)
+    (protocol,) = actions(path, 4, "protocol")
+    assert protocol["minReaderVersion"] == 2
+    assert {"columnMapping", "generatedColumns", "changeDataFeed", "rowTracking"} <= set(protocol["writerFeatures"])
     assert len(values(spark, path)) == 20
 
 

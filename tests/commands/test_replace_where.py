@@ -116,6 +116,15 @@ def test_columns_are_added_and_an_insert_replaces_rows(spark: SparkSession, tmp_
     assert rows(spark, path)[-2:] == [(8, 0, "8", None), (30, 0, "y", 5)]
 
 
+def test_functions_of_the_session_choose_rows(spark: SparkSession, tmp_path: Path) -> None:
+    make(spark, path := str(tmp_path / "t"))
+    spark.udf.register("is_late", lambda i: i > 6, "BOOLEAN")
+    replace(spark, path, "is_late(id)", NEW)
+    assert rows(spark, path) == AFTER
+    with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        replace(spark, path, "is_late(id)", "SELECT 1L AS id, 0L AS p, 'no' AS s")
+
+
 def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     make(spark, path, **{"delta.constraints.positive": "id >= 0"})

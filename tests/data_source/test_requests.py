@@ -18,6 +18,7 @@ from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
 from deltamerge.workers.conditions import Constant, Operation
 from deltamerge.workers.table_rows import FilePart
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE
 from deltamerge.write.property_names import default_properties
 
 COLUMNS = StructType([StructField("d", DateType()), StructField("p", IntegerType()), StructField("s", StringType())])
@@ -43,8 +44,9 @@ def test_wrong_options() -> None:
         Request({"mergeschema": "maybe"}, {}).flag("mergeSchema")
     with pytest.raises(DeltaIllegalArgumentException, match="no table property"):
         asked_write(Request({"delta.nosuch": "1"}, {}), overwrite=False)
-    with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA"):
-        asked_write(Request({"replacewhere": "p = 1", "overwriteschema": "true"}, {}), overwrite=True)
+    dynamic = {PARTITION_OVERWRITE_MODE: "dynamic"}
+    with pytest.raises(DeltaAnalysisException, match="DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"):
+        asked_write(Request({"partitionby": "p", "overwriteschema": "true"}, dynamic), overwrite=True)
 
 
 @pytest.mark.parametrize("option", ["replaceUsing", "replaceOn"])

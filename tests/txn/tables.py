@@ -19,6 +19,7 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.skipping.collect_statistics import parquet_statistics
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.storage.store import Store, open_store
+from deltamerge.txn.prepared import CommitSettings
 from deltamerge.txn.transaction import PreparedCommit, ReadSet, commit
 
 SCHEMA = StructType((StructField("id", PrimitiveType("long")), StructField("part", PrimitiveType("string"))))
@@ -52,9 +53,8 @@ def prepare(
         operation_metrics={"numOutputRows": "1"},
         isolation_level="Serializable",
         is_blind_append=read is None,
-        user_metadata=None,
+        settings=CommitSettings(),
         txn_id=str(uuid.uuid4()),
-        session_time_zone="UTC",
     )
     return replace(prepared, **changes)
 

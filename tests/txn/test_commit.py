@@ -32,6 +32,7 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
 from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.txn.prepared import CommitSettings
 from deltamerge.txn.transaction import ReadSet, commit
 from deltamerge.version import ENGINE_INFO
 from txn.tables import SCHEMA, append, clock, create, metadata, prepare, write_file
@@ -46,7 +47,7 @@ def commit_info(snapshot: Snapshot, version: int) -> dict[str, Any]:
 
 def test_a_commit_says_who_did_what(tmp_path: Path) -> None:
     read = create(tmp_path)
-    prepared = prepare(read, write_file(read, [1]), user_metadata="why", isolation_level="WriteSerializable")
+    prepared = prepare(read, write_file(read, [1]), settings=CommitSettings("why"), isolation_level="WriteSerializable")
     committed = commit(prepared, lambda: 1_700_000_000_123)
     assert (committed.version, committed.timestamp_ms) == (1, 1_700_000_000_123)
     assert commit_info(read, 1) == {

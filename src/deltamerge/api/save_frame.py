@@ -146,6 +146,7 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
         asked.request.flag("overwriteSchema"),
         asked.options.get("partitionoverwritemode"),
         conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
+        names_partitions=bool(asked.partitions),
     )
     write = _frame_write(frame.sparkSession, "error" if mode == "error" else kind, asked)
     write_frame(table, frame, replace(write, condition=where if kind == "replace_where" else None))

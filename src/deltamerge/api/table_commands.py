@@ -13,7 +13,7 @@ from deltamerge.api.statements import frames
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.commands.restore import restore_to_version, version_of
-from deltamerge.commands.table_protocol import add_feature, upgrade_protocol
+from deltamerge.commands.table_protocol import add_feature, raise_versions
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.scan.time_travel import timestamp_ms
@@ -89,7 +89,7 @@ class TableCommands:
         """
         for name, version in (("The readerVersion", readerVersion), ("The writerVersion", writerVersion)):
             check_value(isinstance(version, int), name, "an integer", version)
-        upgrade_protocol(self.table, readerVersion, writerVersion)
+        raise_versions(self.table, readerVersion, writerVersion)
 
     def addFeatureSupport(self, featureName: str) -> None:
         """Add a feature to the table's protocol.

@@ -21,6 +21,7 @@ from deltamerge.storage.store import Store
 from deltamerge.storage.stored_file import uri_of
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
+from deltamerge.write.identity_columns import with_furthest_marks
 from deltamerge.write.property_names import named_properties
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
@@ -82,8 +83,12 @@ def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapp
         )
     needed = protocol_for(spark_schema(snapshot), {**configuration, **properties})
     protocol = upgraded(snapshot.protocol, needed)
+    schema = (
+        own.schema_string if before is None else with_furthest_marks(own.schema_string, before.metadata.schema_string)
+    )
     metadata = replace(
         own,
+        schema_string=schema,
         id=str(uuid.uuid4()) if before is None else before.metadata.id,
         name=None if before is None else before.metadata.name,
         description=None if before is None else before.metadata.description,

@@ -39,7 +39,6 @@ def commit_command(
         DeltaConcurrentModificationException: Another writer's commit conflicts.
         CommitStateUnknownException: The store did not say whether the commit landed.
     """
-    conf = merge_conf(table.spark)
     reads_or_changes = read.predicates or read.files or any(isinstance(action, _OF_FILES) for action in actions)
     prepared = PreparedCommit(
         snapshot=table.store if snapshot is None else snapshot,
@@ -47,13 +46,11 @@ def commit_command(
         read_set=read,
         operation=operation,
         operation_parameters=parameters,
-        operation_metrics={k: str(v) for k, v in metrics.items()} if conf.history_metrics else None,
+        operation_metrics={k: str(v) for k, v in metrics.items()},
         isolation_level=isolation,
         # Delta counts what neither reads nor changes files as one, also where it conflicts with every other commit.
         is_blind_append=not reads_or_changes,
-        user_metadata=conf.user_metadata,
-        session_time_zone=conf.session_time_zone,
-        writes_checksum=conf.write_checksum_file,
+        settings=merge_conf(table.spark).commits,
     )
     commit(prepared)
     metadata = prepared.new_metadata

@@ -35,6 +35,7 @@ from deltamerge.storage.store import StoredFile, in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
 from deltamerge.write.data_files import statistics_of
+from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.property_names import DEFAULTS, default_properties
 from deltamerge.write.table_features import protocol_for, stored_properties
 
@@ -63,6 +64,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     schema = _schema(table, files, partition_schema)
     properties = default_properties(settings_below(table.spark, DEFAULTS))
     _check_mapping(table, properties)
+    check_definition(TableDefinition(schema, tuple(partition_schema.names), properties))
     logged: LogSchema = parse_schema(schema.json())
     indexed = IndexedColumns.of(logged, partition_schema.names, properties)
 

@@ -10,7 +10,7 @@ from deltamerge.commands.delete_update import delete_statement
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.analysis_errors import own_error
-from deltamerge.merge.command import MergeIntoCommand
+from deltamerge.merge.command import MergeIntoCommand, only_warning
 from deltamerge.merge.executors.merge_changes import AppendedRows
 from deltamerge.merge.statement import to_column
 from deltamerge.scan.read_again import read_again
@@ -72,7 +72,8 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         )
     if written.change_files and not outcome.metrics.get("numTargetChangeFilesAdded"):
         # Where no row was deleted from within a file, the new files themselves say what was inserted.
-        table.store.delete_folder(change_folder(folder))
+        with only_warning("the change data of version %s cannot be deleted; VACUUM does it later", outcome.version):
+            table.store.delete_folder(change_folder(folder))
     return outcome.version
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
-
-from pyspark.sql.types import StructType
 
 from deltamerge.commands.alter_properties import EVERYTHING_READ
 from deltamerge.commands.committing import commit_command
@@ -25,9 +22,9 @@ from deltamerge.spark.table import Table
 from deltamerge.storage.store import in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.identity_columns import with_furthest_marks
 from deltamerge.write.table_features import upgraded
 
-_IDENTITY_MARK, _IDENTITY_STEP = "delta.identity.highWaterMark", "delta.identity.step"
 _TIMES = {
     "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION": "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER",
     "DELTA_TIMESTAMP_GREATER_THAN_COMMIT": "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER",
@@ -62,7 +59,11 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
         _check_files(wanted, added)
     protocol = wanted.protocol if conf.restore_protocol_downgrade else upgraded(latest.protocol, wanted.protocol)
     configuration = {**wanted.metadata.configuration, **protection_kept(protocol, latest, wanted)}
-    metadata = replace(wanted.metadata, schema_string=_schema(wanted, latest), configuration=configuration)
+    metadata = replace(
+        wanted.metadata,
+        schema_string=with_furthest_marks(wanted.metadata.schema_string, latest.metadata.schema_string),
+        configuration=configuration,
+    )
     # Files that are in both versions may have lost their row ids in between.
     actions: list[Action] = [protocol, metadata, *added, *(file.remove(now) for file in removed)]
     actions += [replace(file, data_change=False) for key, file in kept.items() if _lacks_ids(file, keys.get(key))]
@@ -121,19 +122,6 @@ def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
             "option spark.sql.files.ignoreMissingFiles.",
             parameters={"version": str(snapshot.version), "missedFiles": listed},
         )
-
-
-def _schema(wanted: Snapshot, latest: Snapshot) -> str:
-    """Return the schema to restore, with marks of identity columns no lower than they are now."""
-    schema = json.loads(wanted.metadata.schema_string or StructType([]).json())
-    now = {f["name"]: f["metadata"] for f in json.loads(latest.metadata.schema_string or "{}").get("fields", ())}
-    for field in schema["fields"]:
-        metadata, mark = field["metadata"], now.get(field["name"], {}).get(_IDENTITY_MARK)
-        if mark is None or _IDENTITY_STEP not in metadata:
-            continue
-        further = max if metadata[_IDENTITY_STEP] > 0 else min
-        metadata[_IDENTITY_MARK] = further(mark, metadata.get(_IDENTITY_MARK, mark))
-    return json.dumps(schema)
 
 
 def _domains(wanted: Snapshot, latest: Snapshot) -> list[Action]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pyspark.sql.types import StructType
+
 from deltamerge.commands.committing import commit_alteration
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import Protocol, compact_json
@@ -10,32 +14,29 @@ from deltamerge.log.protocol import (
     reader_features,
     writer_features,
 )
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.write.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, protocol_for, upgraded
 
 _PREFIX = "delta.feature."
 
 
-def upgrade_protocol(table: Table, reader: int, writer: int) -> None:
-    """Raise a table's protocol to versions; nothing is done where it has these or later ones."""
+def raise_versions(table: Table, reader: int, writer: int) -> None:
+    """Raise a table's protocol to versions; nothing is done where it has all that they stand for.
+
+    Delta: the versions are a group of features, all of which are added where the protocol has lists of them.
+    """
     snapshot = table.snapshot_to_write()
-    before = snapshot.protocol
+    before, properties = snapshot.protocol, {MIN_READER_VERSION: str(reader), MIN_WRITER_VERSION: str(writer)}
+    asked = protocol_for(StructType(), properties)
     reader, writer = max(reader, before.min_reader_version), max(writer, before.min_writer_version)
-    wanted = Protocol(reader, writer)
-    if writer == 7 or reader == 3:
-        readers, writers = reader_features(before), writer_features(before)
-        wanted = Protocol(reader, 7, readers if reader == 3 else None, writers)
-    protocol_for(spark_schema(snapshot), {MIN_READER_VERSION: str(reader), MIN_WRITER_VERSION: str(writer)})
-    if wanted == before:
-        return
-    described = {
-        "minReaderVersion": wanted.min_reader_version,
-        "minWriterVersion": wanted.min_writer_version,
-        **({} if wanted.reader_features is None else {"readerFeatures": sorted(wanted.reader_features)}),
-        **({} if wanted.writer_features is None else {"writerFeatures": sorted(wanted.writer_features)}),
-    }
-    parameters = {"newProtocol": compact_json(described)}
-    commit_alteration(table, snapshot, "UPGRADE PROTOCOL", parameters, [wanted])
+    if before.min_writer_version == 7:
+        wanted = upgraded(before, asked)
+    elif writer == 7:
+        wanted = Protocol(reader, 7, reader_features(before) if reader == 3 else None, writer_features(before))
+    else:
+        wanted = Protocol(reader, writer)
+    _change(table, snapshot, wanted, properties)
 
 
 def add_feature(table: Table, name: str) -> None:
@@ -51,8 +52,10 @@ def add_feature(table: Table, name: str) -> None:
         )
     feature = known[name.lower()]
     needed = protocol_for(spark_schema(snapshot), {f"{_PREFIX}{feature}": "supported"})
-    wanted = upgraded(snapshot.protocol, needed)
-    if wanted == snapshot.protocol:
-        return
-    properties = compact_json({f"{_PREFIX}{feature}": "supported"})
-    commit_alteration(table, snapshot, "SET TBLPROPERTIES", {"properties": properties}, [wanted])
+    _change(table, snapshot, upgraded(snapshot.protocol, needed), {f"{_PREFIX}{feature}": "supported"})
+
+
+def _change(table: Table, snapshot: Snapshot, wanted: Protocol, properties: Mapping[str, str]) -> None:
+    if wanted != snapshot.protocol:
+        parameters = {"properties": compact_json(properties)}
+        commit_alteration(table, snapshot, "SET TBLPROPERTIES", parameters, [wanted])

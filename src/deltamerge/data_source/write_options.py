@@ -22,6 +22,7 @@ def asked_write(request: Request, overwrite: bool) -> FrameWrite:
         request.flag("overwriteSchema"),
         request.options.get("partitionoverwritemode"),
         request.settings.get(PARTITION_OVERWRITE_MODE),
+        names_partitions=bool(option_partition_columns(request)),
     )
     transaction = option_transaction(request.options.get("txnappid"), request.number("txnVersion"))
     return FrameWrite(

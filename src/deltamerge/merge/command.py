@@ -175,14 +175,14 @@ def _run_once(
     if committed.version is None:
         remove_leftovers(store, folder)
     else:
-        with _only_warning("files in the folder %s that no commit names were not deleted", folder):
+        with only_warning("files in the folder %s that no commit names were not deleted", folder):
             if not changes.names_files_in_folder:
                 store.delete_folder(folder)
             elif committed.superseded:
                 store.delete(committed.superseded)
         with (
             steps.step("refresh", "refreshing what Spark has cached of the table"),
-            _only_warning("Spark's cache of %s was not refreshed", command.table.name),
+            only_warning("Spark's cache of %s was not refreshed", command.table.name),
         ):
             refresh_path(spark, uri_of(store.absolute("")))
             metadata = changes.execution.metadata if changes.appended is None else changes.appended.metadata
@@ -219,7 +219,7 @@ def _follows(command: MergeIntoCommand) -> bool:
 
 
 @contextmanager
-def _only_warning(message: str, *about: object) -> Iterator[None]:
+def only_warning(message: str, *about: object) -> Iterator[None]:
     """Log a failure after the commit, which must not look like the merge's."""
     try:
         yield

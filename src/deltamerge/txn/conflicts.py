@@ -203,7 +203,7 @@ def files_to_read(prepared: PreparedCommit, files: Sequence[AddFile]) -> list[Ad
         return []
     table, columns = FileTable.from_add_files(files), read.metadata.partition_columns
     masks = [
-        files_that_may_match(predicate, table, read.schema, columns, prepared.session_time_zone)
+        files_that_may_match(predicate, table, read.schema, columns, prepared.settings.session_time_zone)
         for predicate in prepared.read_set.predicates
     ]
     return [file for i, file in enumerate(files) if any(mask[i] for mask in masks)]

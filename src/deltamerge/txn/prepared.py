@@ -37,14 +37,29 @@ class ReadSet:
 
 
 @dataclass(frozen=True)
+class CommitSettings:
+    """What a session says of all its commits.
+
+    Args:
+        user_metadata: The commit's ``userMetadata``.
+        session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.
+        records_metrics: Whether the commit has ``operationMetrics``.
+        writes_checksum: Whether the new version gets a checksum file.
+    """
+
+    user_metadata: str | None = None
+    session_time_zone: str = "UTC"
+    records_metrics: bool = True
+    writes_checksum: bool = True
+
+
+@dataclass(frozen=True)
 class PreparedCommit:
     """A transaction that is ready to be committed; `actions` are without a commitInfo.
 
     Args:
         snapshot: The version that was read, or the store of a table that does not exist yet.
         is_blind_append: Whether only files were added, and none were read.
-        session_time_zone: ``spark.sql.session.timeZone``, which partition values may be in.
-        writes_checksum: Whether the new version gets a checksum file.
     """
 
     snapshot: Snapshot | Store
@@ -52,12 +67,10 @@ class PreparedCommit:
     read_set: ReadSet
     operation: str
     operation_parameters: Mapping[str, object] = field(hash=False)
-    operation_metrics: Mapping[str, str] | None = field(hash=False)
+    operation_metrics: Mapping[str, str] = field(hash=False)
     isolation_level: IsolationLevel
     is_blind_append: bool
-    user_metadata: str | None
-    session_time_zone: str
-    writes_checksum: bool = True
+    settings: CommitSettings
     txn_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property

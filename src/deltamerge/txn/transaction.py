@@ -192,7 +192,7 @@ def maintain_log(
         content: The commit file's; None where it is not known to be this one.
         clock: Returns milliseconds since the epoch.
     """
-    if prepared.writes_checksum:
+    if prepared.settings.writes_checksum:
         with _no_error_of(committed, "version checksum"):
             _write_checksum(committed, prepared, content)
     if prepared.metadata is not None and _is_checkpoint_due(committed.version, prepared.metadata):

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
@@ -112,7 +112,8 @@ def checked(
     constraints = (*further, *constraints_of(schema, configuration))
     if not constraints:
         return frame
-    first = schema.fields[0]
+    # A column of type VOID is not written, so that nothing would compute what stands in its place.
+    first = next(field for field in schema.fields if not isinstance(field.dataType, NullType))
     guarded = _path((first.name,))
     shown_key = _as_json([_path((name,)).alias(name) for name in key])
     # The violation that is tried last is the innermost.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -89,13 +90,7 @@ def check_definition(definition: TableDefinition) -> None:
     """Refuse a definition whose columns, partition columns or clustering columns are wrong."""
     check_types(definition.schema)
     check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
-    names = [f.name.lower() for f in definition.schema.fields]
-    for f in definition.schema.fields:
-        if names.count(f.name.lower()) > 1:
-            raise DeltaAnalysisException(
-                "DELTA_DUPLICATE_COLUMNS_FOUND",
-                f"Found duplicate column: {f.name}. Column names must differ by more than case.",
-            )
+    check_duplicates(definition.schema)
     for name in definition.partition_columns:
         if name not in definition.schema.names:
             raise DeltaAnalysisException(
@@ -107,6 +102,16 @@ def check_definition(definition: TableDefinition) -> None:
         raise DeltaAnalysisException(
             "DELTA_CANNOT_USE_ALL_COLUMNS_FOR_PARTITION",
             "Cannot use all columns for partition columns: data files would have no column left.",
+        )
+
+
+def check_duplicates(schema: StructType) -> None:
+    """Refuse columns whose names differ by case alone."""
+    repeated = [name for name, count in Counter(name.lower() for name in schema.names).items() if count > 1]
+    if repeated:
+        raise DeltaAnalysisException(
+            "DELTA_DUPLICATE_COLUMNS_FOUND",
+            f"Found duplicate column: {', '.join(repeated)}. Column names must differ by more than case.",
         )
 
 

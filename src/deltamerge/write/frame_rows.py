@@ -31,7 +31,7 @@ from deltamerge.write.data_files import (
     write_files_with_changes,
 )
 from deltamerge.write.defaults import column_defaults
-from deltamerge.write.definition import TableDefinition
+from deltamerge.write.definition import TableDefinition, check_duplicates
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
 from deltamerge.write.layout import bin_size
@@ -66,17 +66,25 @@ def write_fitted(
     fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
     with identities_given(fitted, schema, given) as (numbered, identities):
         rows = with_generated(numbered, schema, given)
-        further = () if all_match is None else (Check(REPLACE_WHERE, all_match.text, column=all_match.column),)
+        further = () if all_match is None else (_replaced_rows_check(all_match),)
         written = write_checked(table, rows, definition, folder, options, further, with_changes=with_changes)
     return written, with_high_water_marks(schema, identities, table.store, written.files)
 
 
+def _replaced_rows_check(condition: Expression) -> Check:
+    # The user's own text, which unlike a table's may call the session's functions.
+    column = F.expr(condition.text) if condition.column is None else condition.column
+    return Check(REPLACE_WHERE, condition.text, column=column)
+
+
 def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -> tuple[DataFrame, frozenset[str]]:
     """Return a frame in the table's columns and types, with defaults for missing ones, and the names of the others."""
-    assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, conf.case_sensitive)
-    given = {f.name if conf.case_sensitive else f.name.lower(): f for f in frame.schema.fields}
-    known = {f.name if conf.case_sensitive else f.name.lower(): f for f in schema.fields}
-    unknown = unknown_fields(frame.schema, schema, case_sensitive=conf.case_sensitive)
+    # Names are a table's whatever their case, also where the session tells them apart. Delta: normalizeColumnNames.
+    assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, case_sensitive=False)
+    check_duplicates(frame.schema)
+    given = {f.name.lower(): f for f in frame.schema.fields}
+    known = {f.name.lower(): f for f in schema.fields}
+    unknown = unknown_fields(frame.schema, schema, case_sensitive=False)
     if unknown:
         raise DeltaAnalysisException(
             "DELTA_SCHEMA_MISMATCH",

@@ -96,6 +96,21 @@ def identity_metadata(start: int, step: int, *, allow_explicit_insert: bool) -> 
     return {START: start, STEP: step, ALLOW_EXPLICIT_INSERT: allow_explicit_insert}
 
 
+def with_furthest_marks(schema: str | None, other: str | None) -> str:
+    """Return a logged schema whose high water marks are no less far than those of another version or table.
+
+    Values that were assigned once must not be assigned again. Delta: copySchemaWithMergedHighWaterMarks.
+    """
+    found, others = (json.loads(each or StructType([]).json()) for each in (schema, other))
+    marks = {field["name"]: field["metadata"].get(HIGH_WATER_MARK) for field in others["fields"]}
+    for field in found["fields"]:
+        metadata, mark = field["metadata"], marks.get(field["name"])
+        if mark is not None and STEP in metadata:
+            further = max if metadata[STEP] > 0 else min
+            metadata[HIGH_WATER_MARK] = further(mark, metadata.get(HIGH_WATER_MARK, mark))
+    return json.dumps(found)
+
+
 def check_identity_columns(schema: StructType, partition_columns: Collection[str]) -> None:
     """Refuse identity columns that a table must not have."""
     for field in schema.fields:

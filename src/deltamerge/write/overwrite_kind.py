@@ -12,14 +12,22 @@ _UNSUPPORTED = ("replaceUsing", "replaceOn")
 
 
 def write_kind(
-    overwrite: bool, where: str | None, overwrites_schema: bool, mode: str | None, session_mode: str | None
+    overwrite: bool,
+    where: str | None,
+    overwrites_schema: bool,
+    mode: str | None,
+    session_mode: str | None,
+    *,
+    names_partitions: bool,
 ) -> str:
     """Return ``append``, ``overwrite``, ``overwrite_schema``, ``replace_where`` or ``dynamic``.
 
-    Delta: DeltaOptions.isDynamicPartitionOverwriteMode. Of a table without partitions ``dynamic`` is ``overwrite``.
+    Delta: WriteIntoDelta, DeltaOptions.isDynamicPartitionOverwriteMode. ``replaceWhere`` goes before
+    ``overwriteSchema``. Of a table without partitions ``dynamic`` is ``overwrite``.
 
     Args:
         session_mode: `PARTITION_OVERWRITE_MODE`, which holds where no option says anything else.
+        names_partitions: Whether the write names partition columns; a schema that replaces another has no others.
     """
     if mode is not None and mode.lower() not in _MODES:
         raise illegal_option("partitionOverwriteMode", mode, "must be 'static' or 'dynamic'")
@@ -29,25 +37,24 @@ def write_kind(
                 "DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE", "The option replaceWhere goes with .mode('overwrite')."
             )
         return "append"
-    if mode is not None and mode.lower() == "dynamic" and (overwrites_schema or where is not None):
-        other = "overwriteSchema" if overwrites_schema else "replaceWhere"
-        raise DeltaAnalysisException(
-            "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"
-            if overwrites_schema
-            else "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
-            f"A write with {other} cannot overwrite partitions dynamically: leave out one of the options.",
-        )
-    if overwrites_schema and where is not None:
-        raise DeltaAnalysisException(
-            "DELTA_REPLACE_WHERE_WITH_OVERWRITE_SCHEMA",
-            "A write with replaceWhere keeps the rows that do not match, so that it cannot replace the schema: leave "
-            "out overwriteSchema.",
-        )
-    if overwrites_schema:
-        return "overwrite_schema"
+    is_dynamic = (mode or session_mode or "").lower() == "dynamic"
     if where is not None:
+        if is_dynamic and mode is not None:
+            raise DeltaAnalysisException(
+                "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
+                "A write with replaceWhere cannot overwrite partitions dynamically: leave out one of the options.",
+            )
         return "replace_where"
-    return "dynamic" if (mode or session_mode or "").lower() == "dynamic" else "overwrite"
+    if not overwrites_schema:
+        return "dynamic" if is_dynamic else "overwrite"
+    if is_dynamic and names_partitions:
+        set_by = "the option partitionOverwriteMode" if mode is not None else PARTITION_OVERWRITE_MODE
+        raise DeltaAnalysisException(
+            "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE",
+            f"A write with overwriteSchema cannot overwrite partitions dynamically, as {set_by} = dynamic asks for: "
+            "leave out overwriteSchema, or set the option partitionOverwriteMode = static.",
+        )
+    return "overwrite_schema"
 
 
 def refuse_unsupported(options: Mapping[str, str]) -> None:

@@ -222,7 +222,7 @@ def commit_definition(
     destination: Destination,
     snapshot: Snapshot | None,
     definition: TableDefinition,
-    files: WrittenFiles,
+    files: WrittenFiles | None,
     named: tuple[SetTransaction, ...] = (),
     mode: str = "ErrorIfExists",
     entry: HistoryEntry | None = None,
@@ -232,6 +232,7 @@ def commit_definition(
     """Commit a table's definition, and the rows that it has from then on; they take the place of all before.
 
     Args:
+        files: None where there is no query, whose rows the history would count.
         overwrites: Whether the table there stays the same one, with its id and clustering; otherwise a new one takes
             its place.
     """
@@ -252,14 +253,14 @@ def commit_definition(
     if snapshot is not None:
         snapshot.check_writable()
         actions += removals_of(snapshot.files)
-    actions += files.files
+    actions += () if files is None else files.files
     if snapshot is None or not overwrites:
         actions += _clustering(snapshot, definition)
     else:
         actions += _kept_clustering(snapshot, definition)
     mode = mode if snapshot is None else "Overwrite"
     entry = entry or HistoryEntry("WRITE", write_parameters(mode, definition.partition_columns))
-    metrics = _metrics(files, None if snapshot is None else snapshot.files) if files.files else {}
+    metrics = {} if files is None else _metrics(files, None if snapshot is None else snapshot.files)
     prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
     return commit(prepared).version
 
@@ -305,7 +306,6 @@ def _prepared(
     metrics: Mapping[str, str],
     entry: HistoryEntry,
 ) -> PreparedCommit:
-    conf = destination.conf
     return PreparedCommit(
         snapshot=destination.store if snapshot is None else snapshot,
         actions=actions,
@@ -315,9 +315,7 @@ def _prepared(
         operation_metrics=metrics,
         isolation_level="Serializable",
         is_blind_append=snapshot is None,
-        user_metadata=conf.user_metadata,
-        session_time_zone=conf.session_time_zone,
-        writes_checksum=conf.write_checksum_file,
+        settings=destination.conf.commits,
     )
 
 

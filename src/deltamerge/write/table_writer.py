@@ -32,7 +32,7 @@ from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
-from deltamerge.write.data_files import WrittenFiles, removing_leftovers
+from deltamerge.write.data_files import removing_leftovers
 from deltamerge.write.defaults import check_defaults
 from deltamerge.write.definition import (
     TableDefinition,
@@ -126,7 +126,7 @@ def create_table(
     definition = _replacing(table, before, definition)
     entry = _created(mode, "" if rows is None else " AS SELECT", definition)
     if rows is None:
-        commit_definition(destination_of(table), before, definition, WrittenFiles((), (), ()), entry=entry)
+        commit_definition(destination_of(table), before, definition, None, entry=entry)
         update_columns(table, definition.schema.json())
     else:
         asked = FrameWrite("error", notes=notes, file_options=file_options)

@@ -98,7 +98,7 @@ def _insert(statement: InsertRows, session_mode: str | None, snapshot: Snapshot)
     if condition is None and statement.overwrites and not _is_dynamic(snapshot, session_mode):
         condition = _partitions(statement, spark_schema(snapshot))
     overwrites = statement.overwrites or condition is not None
-    kind = write_kind(overwrites, condition, overwrites_schema=False, mode=None, session_mode=session_mode)
+    kind = write_kind(overwrites, condition, False, None, session_mode, names_partitions=False)
     return FrameWrite(kind, None if condition is None else Expression(condition))
 
 

@@ -93,7 +93,7 @@ def _vector_files(changes: MergeChanges) -> set[str]:
 def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) -> PreparedCommit:
     """Return what a merge commits; without actions where nothing changed."""
     execution = changes.execution
-    snapshot, conf, appended = execution.snapshot, execution.conf, changes.appended
+    snapshot, appended = execution.snapshot, changes.appended
     return PreparedCommit(
         snapshot=snapshot,
         actions=tuple(_actions(changes)),
@@ -104,13 +104,11 @@ def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) ->
         ),
         operation=execution.merge.statement.operation if appended is None else "WRITE",
         operation_parameters=operation_parameters(execution.merge) if appended is None else appended.parameters,
-        operation_metrics=operation_metrics(changes, metrics) if conf.history_metrics else None,
+        operation_metrics=operation_metrics(changes, metrics),
         isolation_level=isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
-        user_metadata=conf.user_metadata,
+        settings=execution.conf.commits,
         txn_id=txn_id,
-        session_time_zone=conf.session_time_zone,
-        writes_checksum=conf.write_checksum_file,
     )
 
 
