@@ -15,7 +15,6 @@ Values: TypeAlias = "Mapping[str, str | Column]"
 
 
 def condition_of(condition: object, name: str = "'condition'") -> Expression | None:
-    """Return a condition as an expression, None without one."""
     if condition is None:
         return None
     found = _expression(condition)
@@ -85,13 +84,11 @@ def names_of(names: Sequence[object], what: str) -> tuple[str, ...]:
 
 
 def check(is_right: bool, message: str, *found: object) -> None:
-    """Raise a TypeError that ends with what was found, unless the argument is right."""
     if not is_right:
         raise TypeError(message + "".join(f" Found {value} with type {type(value)}" for value in found))
 
 
 def check_value(is_right: bool, name: str, kind: str, found: object) -> None:
-    """Raise a ValueError unless an argument has the right type."""
     if not is_right:
         raise ValueError(f"{name} needs to be {kind} but got '{type(found)}'.")
 

@@ -39,7 +39,6 @@ class Load:
     has_schema: bool = False
 
     def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Load:
-        """Return what is asked for after one more call of the reader."""
         if name in ("options", "option"):
             given = {key.lower(): value for key, value in asked_options(name, args, kwargs).items()}
             return replace(self, options={**self.options, **given})

@@ -52,7 +52,6 @@ class Place:
 def find_place(
     spark: SparkSession, name: TableName, location: str | None, options: StoreOptions | None = None
 ) -> Place:
-    """Return where a table of a name is to be."""
     if name.path is not None:
         if location is not None and location != name.path:
             raise DeltaAnalysisException(
@@ -148,11 +147,7 @@ def check_place(place: Place) -> None:
 
 
 def check_location(table: Table, name: Sequence[str], location: str) -> None:
-    """Refuse another location than an existing table's. Delta: CreateDeltaTableLike.getCatalogTableWithLocation.
-
-    Raises:
-        DeltaAnalysisException: DELTA_TABLE_LOCATION_MISMATCH.
-    """
+    """Refuse another location than an existing table's. Delta: CreateDeltaTableLike.getCatalogTableWithLocation."""
     given = open_table(table.spark, location, table.options)
     found, wanted = (each.store.absolute("").rstrip("/") for each in (table, given))
     if found != wanted:
@@ -166,11 +161,6 @@ def check_location(table: Table, name: Sequence[str], location: str) -> None:
 
 
 def _record(place: Place, schema: StructType, comment: str | None, *, requires_entry: bool) -> bool:
-    """Add a new table to the catalog.
-
-    Args:
-        requires_entry: Whether it must get an entry where its name would find nothing else.
-    """
     if not place.name or place.has_entry or place.exists:
         return False
     spark = place.table.spark

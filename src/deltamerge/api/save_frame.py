@@ -64,7 +64,6 @@ class Save:
     condition: Expression | None = None
 
     def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Save:
-        """Return what is asked for after one more call of the writer."""
         if name in ("options", "option"):
             return self._with_options(asked_options(name, args, kwargs))
         values = [*args, *kwargs.values()]
@@ -97,7 +96,6 @@ class Save:
 
     @property
     def partitions(self) -> tuple[str, ...] | None:
-        """The partition columns, also where an option names them."""
         return option_partition_columns(self.request) if self.partition_by is None else self.partition_by
 
     @property
@@ -108,7 +106,6 @@ class Save:
 
     @property
     def request(self) -> Request:
-        """The options, read as the data source reads them."""
         return Request(self.options, {})
 
     @property
@@ -123,13 +120,11 @@ class Save:
 
     @property
     def notes(self) -> CommitNotes:
-        """What the commit records besides rows."""
         transaction = option_transaction(self.options.get("txnappid"), self.request.number("txnVersion"))
         return CommitNotes(transaction, self.options.get("usermetadata"))
 
 
 def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
-    """Write a frame to the table at a path."""
     save_to_table(frame, open_table(frame.sparkSession, path), asked)
 
 
@@ -157,7 +152,6 @@ def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: i
 
     Args:
         asked: Its mode is ``append``, or ``overwrite`` where a batch is the whole table.
-        query: The query's id.
     """
     refuse_unsupported(asked.options)
     replaces = asked.mode == "overwrite" and asked.request.flag("overwriteSchema")
@@ -206,12 +200,10 @@ def _mode(asked: Save) -> str:
 
 
 def find_table(spark: SparkSession, name: str) -> DeltaTable | None:
-    """Open the Delta table that a writer names, None where it is no Delta table."""
     return Tables(spark).called(parse_name(name))
 
 
 def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
-    """Write a frame to the table of a name."""
     tables, named = Tables(frame.sparkSession), TableName.of(parse_name(name))
     if asked.mode == "ignore" and tables.has_other_table(named):
         return

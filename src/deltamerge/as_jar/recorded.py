@@ -18,7 +18,6 @@ _State = TypeVar("_State", Load, Save)
 
 
 def replace_method(of: Any, name: str, call: Call) -> None:  # noqa: ANN401
-    """Replace a method by a function that gets the original one before its arguments."""
     original = getattr(of, name)
 
     @functools.wraps(original)

@@ -39,7 +39,6 @@ app = typer.Typer(
 
 
 def _option(metavar: str, text: str, *flags: str, **more: Any) -> Any:  # noqa: ANN401
-    """Return an option that is not there by default."""
     return typer.Option(*flags, help=text, metavar=metavar, show_default=False, **more)
 
 

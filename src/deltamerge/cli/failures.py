@@ -24,8 +24,6 @@ _AFTER_THE_SENTENCE = re.compile(r"\s*SQLSTATE: |;?\n+(?:\tat |JVM stacktrace:|=
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
-
     DONE = 0
     UNEXPECTED = 1
     WRONG_COMMAND = 2

@@ -31,7 +31,6 @@ _COUNT = re.compile(r"[0-9]{1,19}")
 
 
 def detail_values(store: Store) -> dict[str, Any]:
-    """Return a table's description: location, columns, partitions, files, properties, features."""
     snapshot = load_snapshot(store)
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return {
@@ -69,7 +68,6 @@ def sql_type(data_type: DataType) -> str:
 
 
 def render_detail(values: Mapping[str, Any]) -> RenderableType:
-    """Return a table's description, as `detail_values` has it, laid out for rich."""
     values, grid = printable(values), _grid(2)
     partitioned = ", ".join(values["partition_columns"])
     facts = (
@@ -95,7 +93,6 @@ def render_detail(values: Mapping[str, Any]) -> RenderableType:
 
 
 def render_history(commits: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Return commits, as `read_history` has them, laid out for rich."""
     grid = _grid(4)
     grid.columns[0].justify = "right"
     grid.add_row(*(Text(title, "dim") for title in ("version", "time (UTC)", "operation", "what it did")))

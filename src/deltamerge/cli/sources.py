@@ -30,7 +30,6 @@ class NamedPlace:
 
     Args:
         kind: ``delta``, ``parquet``, ``csv``, ``tsv``, ``json`` or ``orc``.
-        path: Its path or URL.
     """
 
     name: str

@@ -229,7 +229,6 @@ def _check_changed_once(paths: Sequence[tuple[str, ...]]) -> None:
 
 
 def _described_changes(described: Sequence[dict[str, object]]) -> tuple[str, dict[str, object]]:
-    """Return what the history calls changes of columns, and its parameters."""
     if len(described) > 1:
         return "CHANGE COLUMNS", {"columns": compact_json(described)}
     (one,) = described

@@ -239,7 +239,6 @@ def _commit(
     properties: Mapping[str, str] | None = None,
     read: ReadSet = NOTHING_READ,
 ) -> None:
-    """Commit new metadata, and the protocol that the properties need."""
     protocol = upgraded(snapshot.protocol, protocol_for(StructType([]), properties or {}))
     actions: list[Action] = [metadata] if protocol == snapshot.protocol else [protocol, metadata]
     commit_command(table, snapshot, operation, parameters, actions, read=read)

@@ -135,5 +135,4 @@ def _absolute(store: Store, file: AddFile) -> AddFile:
 
 
 def _url(store: Store, path: str) -> str:
-    """Return a file's absolute path as the log spells it."""
     return encode_path(uri_of(store.absolute(path)))

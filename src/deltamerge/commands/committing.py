@@ -34,10 +34,6 @@ def commit_command(
     Args:
         snapshot: The version that was read; None where the commit makes the table.
         metrics: The commit's ``operationMetrics``.
-
-    Raises:
-        DeltaConcurrentModificationException: Another writer's commit conflicts.
-        CommitStateUnknownException: The store did not say whether the commit landed.
     """
     reads_or_changes = read.predicates or read.files or any(isinstance(action, _OF_FILES) for action in actions)
     prepared = PreparedCommit(

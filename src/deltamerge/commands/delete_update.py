@@ -48,7 +48,6 @@ def update(
 def delete_statement(
     table: Table, name: NameParts, condition: Expression | None, frames: Frames = tuple
 ) -> MergeStatement:
-    """Return a DELETE as a merge."""
     return _statement("DELETE", table, name, condition, Delete(), frames)
 
 

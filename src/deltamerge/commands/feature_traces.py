@@ -285,7 +285,6 @@ def _remove_domains(table: Table) -> bool:
 
 
 def removals_of_domains(snapshot: Snapshot, names: Sequence[str]) -> list[DomainMetadata]:
-    """Return the actions that remove those of some domains that a version has."""
     found = snapshot.domain_metadata
     return [DomainMetadata(name, found[name].configuration, removed=True) for name in names if name in found]
 

@@ -92,7 +92,6 @@ def compact(table: Table, snapshot: Snapshot, candidates: Sequence[AddFile], con
 def _parameters(
     where: Sequence[str], order_by: Sequence[str], clustered: Sequence[str], *, is_auto: bool = False
 ) -> dict[str, object]:
-    """Return what the history shows of an OPTIMIZE."""
     return {
         "predicate": compact_json(list(where)),
         "zOrderBy": compact_json(list(order_by)),
@@ -260,7 +259,6 @@ def _check_statistics(snapshot: Snapshot, columns: Sequence[tuple[str, ...]]) ->
 
 
 def file_sizes(files: Sequence[AddFile]) -> tuple[int | None, int | None, float, int, int]:
-    """Return the least size, the greatest, the average, how many files there are, and their size together."""
     sizes = [file.size for file in files]
     average = sum(sizes) / len(sizes) if sizes else 0.0
     return min(sizes, default=None), max(sizes, default=None), average, len(sizes), sum(sizes)

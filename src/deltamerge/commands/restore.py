@@ -87,7 +87,6 @@ def _lacks_ids(wanted: AddFile, present: AddFile | None) -> bool:
 
 
 def version_of(table: Table, milliseconds: int) -> int:
-    """Return the version that a table had at a time."""
     try:
         return table.version_at(milliseconds)
     except DeltaAnalysisException as error:

@@ -64,7 +64,6 @@ class RewriteRecord:
 def by_partition(
     snapshot: Snapshot, files: Iterable[AddFile], session_time_zone: str
 ) -> dict[Partition, list[AddFile]]:
-    """Return the files of each partition."""
     partitions: dict[Partition, list[AddFile]] = defaultdict(list)
     partition = partition_of(snapshot, session_time_zone)
     for file in files:
@@ -75,7 +74,6 @@ def by_partition(
 def packed_partitions(
     snapshot: Snapshot, files: Iterable[AddFile], size: int, session_time_zone: str
 ) -> list[list[AddFile]]:
-    """Put the files of each partition together into bins of a size in bytes."""
     of_partitions = by_partition(snapshot, files, session_time_zone).values()
     by_size = (sorted(of, key=lambda file: file.size) for of in of_partitions)
     return [of_bin for of in by_size for of_bin in packed(((file, file.size) for file in of), size)]

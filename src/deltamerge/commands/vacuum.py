@@ -94,7 +94,6 @@ def whole_hours(hours: float) -> int:
 
 
 def garbage_paths(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> list[str]:
-    """Return the paths of the files that `vacuum` would delete."""
     garbage = find_garbage(table, retention_hours, session_conf(table.spark, CommandConf), kind)
     return [table.store.absolute(file.path) for file in garbage.files]
 

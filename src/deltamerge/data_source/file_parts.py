@@ -49,7 +49,6 @@ class PartitionColumn:
     pad: int | None = None
 
     def value_of(self, file: AddFile, time_zone: str) -> pa.Array:
-        """Return the value that all rows of a file have, as an array of one value."""
         return padded(partition_value(file.partition_values.get(self.physical), self.type, time_zone), self.pad)
 
 
@@ -60,7 +59,6 @@ def file_parts(
     time_zone: str,
     constants: Sequence[Mapping[str, pa.Array]] | None = None,
 ) -> list[FilePart]:
-    """Return files as tasks read them."""
     vectors = deleted_rows(store, files)
     parts = []
     for number, file in enumerate(files):

@@ -19,7 +19,6 @@ _COMPARISONS = {
 
 
 def predicate_of(filters: Sequence[Any], schema: StructType) -> predicates.Predicate:
-    """Return what all of Spark's filters say about a table's columns."""
     return predicates.And(tuple(_predicate(each, schema) for each in filters))
 
 

@@ -74,7 +74,6 @@ def plan_read(
 
 
 def reads_changes(request: Request) -> bool:
-    """Return whether the change data feed is asked for."""
     return request.flag("readChangeFeed", request.flag("readChangeData"))
 
 
@@ -93,7 +92,6 @@ def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
 
 
 def _asked(request: Request) -> Snapshot:
-    """Load the version that a query asks for."""
     version, timestamp = request.number("versionAsOf"), request.milliseconds("timestampAsOf")
     if version is not None and timestamp is not None:
         raise DeltaAnalysisException(
@@ -178,7 +176,6 @@ class TableRead:
 
 
 def _of_feed(change: ChangedFile) -> dict[str, pa.Array]:
-    """Return the columns of the change data feed that all rows of a file have."""
     values = {
         COMMIT_VERSION: pa.array([change.version], pa.int64()),
         COMMIT_TIMESTAMP: pa.array([change.timestamp_ms * 1000], pa.timestamp("us", "UTC")),

@@ -37,7 +37,6 @@ class Request:
 
     @cached_property
     def path(self) -> str:
-        """The table's path or URL."""
         path = self.options.get("path")
         if path is None:
             raise DeltaAnalysisException(
@@ -74,11 +73,9 @@ class Request:
         return files
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """Load a version of the table, the latest by default."""
         return SNAPSHOTS.load(self.store, version)
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """Return an option that is true or false."""
         value = self.options.get(name.lower())
         if value is None:
             return default
@@ -117,7 +114,6 @@ class Request:
 
     @property
     def gives_timestamps(self) -> bool:
-        """Whether an option is a timestamp."""
         return not self.options.keys().isdisjoint(_TIMESTAMPS)
 
     def setting_bytes(self, name: str, default: int) -> int:

@@ -27,13 +27,11 @@ def limited(field: StructField) -> tuple[str, int] | None:
 
 
 def char_lengths(schema: StructType) -> dict[str, int]:
-    """Return the lengths of CHAR columns by their names."""
     limits = ((field.name, limited(field)) for field in schema.fields)
     return {name: limit[1] for name, limit in limits if limit is not None and limit[0] == "char"}
 
 
 def stored_part(field: StructField, wanted: DataType, arrow: pa.DataType, mode: str) -> Part:
-    """Return how data files have a column of a table."""
     metadata = field.metadata
     name = field.name if mode == NONE else metadata.get(PHYSICAL_NAME, field.name)
     length = limited(field)
@@ -65,7 +63,6 @@ def _stored_shape(stored: DataType, wanted: DataType, arrow: pa.DataType, mode: 
 
 
 def unsupported(what: str, instead: str = "DeltaTable.forPath(spark, path).toDF()") -> DeltaAnalysisException:
-    """Return the error of what the data source does not do, and another way does."""
     return DeltaAnalysisException(
         "DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE", f"The data source delta does not support {what}. Use {instead}."
     )

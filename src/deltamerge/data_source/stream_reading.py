@@ -126,7 +126,6 @@ class TableStream:
         return self.read.rows
 
     def initial_offset(self) -> dict[str, Any]:
-        """Return where a new query begins."""
         return {**self._new_query(), _IS_BEGIN: True}
 
     def _new_query(self) -> Mapping[str, Any]:
@@ -157,7 +156,6 @@ class TableStream:
         return self._json(end) if began is None else {**self._json(end), _BEGAN: began}
 
     def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Sequence[FilePart]]:
-        """Return what each task reads of a batch."""
         begin = self._checked(end.get(_BEGAN, start) if start.get(_IS_BEGIN) else start)
         return self.read.changes([file for _, file in self._between(begin, Offset.of_json(end))])
 
@@ -223,7 +221,6 @@ class TableStream:
         return offset.is_initial or offset.index == 0 or not reads_changes(self.request)
 
     def _between(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, ChangedFile]]:
-        """Yield the files between two offsets, each with its own."""
         version, first = start.version, start.index
         if start.is_initial:
             stop = end.index if end.is_initial else None

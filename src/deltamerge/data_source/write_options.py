@@ -37,7 +37,6 @@ def asked_write(request: Request, overwrite: bool) -> FrameWrite:
 
 
 def option_partition_columns(request: Request) -> tuple[str, ...] | None:
-    """Return the columns of the option ``partitionBy``; None where it is not given."""
     given = request.options.get("partitionby")
     if given is None:
         return None

@@ -55,16 +55,12 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Format:
-    """The format of the table's data files."""
-
     provider: str = field(default="parquet", metadata=_read_as(lambda content: content or "parquet"))
     options: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=_MAP)
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """The table's identity, schema, partitioning and properties."""
-
     id: str
     name: str | None = None
     description: str | None = None
@@ -249,12 +245,10 @@ def to_json(action: Action) -> tuple[str, Json]:
 
 
 def to_json_line(action: Action) -> str:
-    """Return an action as one line of a commit, without the line feed."""
     return compact_json(dict([to_json(action)]))
 
 
 def to_json_lines(actions: Iterable[Action]) -> bytes:
-    """Return the content of a commit file, a line for each action in order."""
     return "".join(to_json_line(action) + "\n" for action in actions).encode()
 
 
@@ -275,7 +269,6 @@ def from_json(values: Json) -> Action | None:
 
 
 def camel_case(name: str) -> str:
-    """Return the protocol's name of a field: ``base_row_id`` is ``baseRowId``."""
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
 
@@ -330,5 +323,4 @@ _JSON_TYPES: dict[str, type] = {"int": int, "str": str, "bool": bool}
 
 
 def compact_json(value: object) -> str:
-    """Return JSON as the log has it, without blanks and with characters of all alphabets as they are."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

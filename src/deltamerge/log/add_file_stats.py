@@ -46,12 +46,10 @@ def physical_rows(store: Store, file: AddFile) -> int:
 
 
 def footer_rows(store: Store, file: AddFile) -> int:
-    """Return the rows in a data file, deleted ones included, by its footer."""
     return int(pq.ParquetFile(store.open_input(decode_path(file.path))).metadata.num_rows)
 
 
 def logical_rows(store: Store, file: AddFile) -> int:
-    """Return the rows in a data file that its deletion vector does not delete."""
     deleted = 0 if file.deletion_vector is None else file.deletion_vector.cardinality
     return physical_rows(store, file) - deleted
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """Return a table without rows."""
     return pa.Table.from_batches([], schema=schema)
 
 
@@ -46,7 +45,6 @@ def bools(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def mask_from_numpy(mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return an Arrow array of booleans from a NumPy one."""
     bits = np.packbits(np.asarray(mask, dtype=bool), bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
@@ -60,7 +58,6 @@ def strings(values: Sequence[str]) -> pa.Array:
 
 
 def repeat(value: str, count: int) -> pa.Array:
-    """Return an array of one string many times."""
     content = value.encode()
     offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(content))
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(content * count))

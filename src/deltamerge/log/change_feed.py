@@ -43,7 +43,6 @@ class ChangedFile:
 
 
 def reserved_among(names: Iterable[str]) -> list[str]:
-    """Return the columns that have names of the change data feed's own, whatever their case."""
     return [name for name in names if name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
 
 
@@ -72,7 +71,6 @@ def check_reserved_names(after: Metadata, before: Metadata | None) -> None:
 
 
 def reserved_names(found: Iterable[str], otherwise: str) -> DeltaAnalysisException:
-    """Return the error of a write of change data into a table with columns of reserved names."""
     names = ", ".join(found)
     return DeltaAnalysisException(
         "RESERVED_CDC_COLUMNS_ON_WRITE",
@@ -128,7 +126,6 @@ def _commit(store: Store, version: int, last: int) -> Commit:
 
 
 def changed_files(commit: Commit, timestamp_ms: int, store: Store) -> Sequence[ChangedFile]:
-    """Return the files with the changes of one commit, which was made at that time."""
     for action in commit.actions:
         if isinstance(action, (AddFile, RemoveFile, AddCDCFile)) and names_no_file_of_table(action.path):
             raise damaged(

@@ -185,5 +185,4 @@ def datetime_of(milliseconds: object) -> datetime | None:
 
 
 def as_datetime(milliseconds: int) -> datetime:
-    """Return milliseconds since the epoch as a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)

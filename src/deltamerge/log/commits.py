@@ -26,7 +26,6 @@ class Commit:
 
     @property
     def info(self) -> CommitInfo | None:
-        """The commit's provenance, where it has one."""
         return first_of(CommitInfo, self.actions)
 
 
@@ -72,7 +71,6 @@ def parse_action(line: bytes, where: str, number: int) -> Action | None:
 
 
 def damaged(where: str, why: str) -> DeltaLogCorruptException:
-    """Return the error for a file of the log that cannot be read."""
     return DeltaLogCorruptException(
         "DELTA_STATE_RECOVER_ERROR",
         f"The log file {where} is damaged: {why}. Restore it from a backup.",

@@ -53,7 +53,6 @@ ADD_SCHEMA = pa.schema([(field.name, _TYPES[field.name]) for field in fields(Add
 """The columns of a `FileTable`: an AddFile's fields. `path` has the log's spelling."""
 
 REMOVE_SCHEMA = pa.schema([(field.name, _TYPES[field.name]) for field in fields(RemoveFile)])
-"""The columns of a table of tombstones: a RemoveFile's fields."""
 
 REMOVE_KEY_SCHEMA = pa.schema([REMOVE_SCHEMA.field("path"), REMOVE_SCHEMA.field("deletion_vector")])
 """What replay needs of a remove."""

@@ -48,11 +48,9 @@ class FileTable:
 
     @property
     def size_in_bytes(self) -> int:
-        """The files' sizes together."""
         return int(pc.sum(self.arrow.column("size")).as_py() or 0)
 
     def rows_about(self) -> int:
-        """Estimate the files' rows together; see `deltamerge.log.add_file_stats.rows_about`."""
         columns = (self.arrow.column(name).to_pylist() for name in ("stats", "size"))
         return rows_about(zip(*columns, strict=True))
 
@@ -67,17 +65,14 @@ class FileTable:
         return paths
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> FileTable:
-        """Keep the files whose bool in `mask` is true."""
         return FileTable(self.arrow.filter(mask_from_numpy(mask)))
 
     def at_next_version(self, kept: npt.NDArray[np.bool_], added: pa.Table) -> FileTable:
-        """Return the files of the table's next version: those of the mask `kept`, then `added`."""
         left = _among(self.arrow, kept)
         derived = {key: known.at_next_version(kept, added.num_rows) for key, known in list(self.derived.items())}
         return FileTable(pa.concat_tables([left, added]) if added.num_rows else left, derived)
 
     def take(self, indices: npt.ArrayLike) -> FileTable:
-        """Return the files of these rows, in this order."""
         return FileTable(self.arrow.take(from_numpy(np.asarray(indices, dtype=np.int64))))
 
     def add_files(self) -> list[AddFile]:

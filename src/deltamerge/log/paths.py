@@ -19,7 +19,6 @@ _SAFE = "/-_.!~*'(),;$&+=@"
 
 
 def is_absolute(path: str) -> bool:
-    """Return whether a decoded or encoded path does not depend on the table's root."""
     return path.startswith("/") or SCHEME.match(path) is not None
 
 

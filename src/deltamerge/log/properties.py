@@ -22,7 +22,6 @@ _PART = re.compile(r"\s*'?(\d+(?:\.\d+)?)'?\s*([a-z]+?)s?(?=\s|$|\d)")
 
 
 def interval_ms(metadata: Metadata, key: str, default: str) -> int:
-    """Return a property that holds an interval, such as ``delta.logRetentionDuration``, in milliseconds."""
     value = metadata.configuration.get(key, default)
     try:
         return parse_interval(value)
@@ -63,13 +62,11 @@ def parse_interval(string: str) -> int:
 
 
 def is_enabled(configuration: Mapping[str, str], key: str, *, default: bool = False) -> bool:
-    """Return a property that is true or false; any other value counts as the default."""
     value = configuration.get(key, "").lower()
     return value == "true" if value in ("true", "false") else default
 
 
 def has_in_commit_timestamps(metadata: Metadata) -> bool:
-    """Return whether a table's commits hold their own timestamps."""
     return is_enabled(metadata.configuration, IN_COMMIT_TIMESTAMPS)
 
 

@@ -74,14 +74,12 @@ tracking, for one, is not among them: it asks for row ids wherever it is support
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """Return the features that a reader must know, named or implied by the version."""
     if protocol.min_reader_version < 3:
         return LEGACY_READER_FEATURES.get(protocol.min_reader_version, frozenset())
     return protocol.reader_features or frozenset()
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
-    """Return the features that a writer must know, named or implied by the version."""
     if protocol.min_writer_version < 7:
         return LEGACY_WRITER_FEATURES.get(protocol.min_writer_version, frozenset())
     return protocol.writer_features or frozenset()
@@ -106,7 +104,6 @@ def names_column_mapping(protocol: Protocol) -> bool:
 
 
 def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None:
-    """Refuse a table that this library cannot read correctly."""
     _check_versions(protocol)
     managed = sorted(
         name
@@ -123,7 +120,6 @@ def check_readable(protocol: Protocol, metadata: Metadata | None = None) -> None
 
 
 def check_writable(protocol: Protocol, metadata: Metadata) -> None:
-    """Refuse a table that this library cannot write correctly."""
     check_readable(protocol, metadata)
     unknown = universal_formats(metadata.configuration) | {
         name

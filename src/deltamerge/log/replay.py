@@ -278,5 +278,4 @@ def _line_chunks(content: bytes) -> Iterator[bytes]:
 
 
 def commit_info(lines: LogLines) -> CommitInfo | None:
-    """Return the newest commit info among the lines."""
     return first_of(CommitInfo, reversed(lines.actions))

@@ -55,8 +55,6 @@ class StructField:
 
 @dataclass(frozen=True)
 class StructType:
-    """A table's or a struct's fields, in order."""
-
     fields: tuple[StructField, ...] = ()
 
     @property
@@ -64,7 +62,6 @@ class StructType:
         return tuple(item.name for item in self.fields)
 
     def find(self, name: str) -> StructField | None:
-        """Return the field of a name, in any case; None where there is none."""
         lower = name.lower()
         return next((item for item in self.fields if item.name.lower() == lower), None)
 
@@ -151,7 +148,6 @@ def parse_schema(schema_string: str | None) -> StructType:
 
 
 def schema_to_json(schema: StructType) -> str:
-    """Return the schema string that the log holds, as compact as Spark writes it."""
     return json.dumps(_to_json(schema), ensure_ascii=False, separators=(",", ":"))
 
 

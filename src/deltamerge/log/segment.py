@@ -101,7 +101,6 @@ def list_log(store: Store, from_version: int = 0) -> LogListing:
 
 
 def sort_log_files(files: Iterable[StoredFile]) -> LogListing:
-    """Sort files of a log folder by kind; see `LogListing`."""
     commits, compacted = [], []
     single: list[Checkpoint] = []
     parts: dict[tuple[int, int], dict[int, StoredFile]] = {}

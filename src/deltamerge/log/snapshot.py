@@ -90,11 +90,9 @@ class Snapshot:
 
     @cached_property
     def clustered_by(self) -> tuple[tuple[str, ...], ...]:
-        """The paths of the columns that the table is clustered by."""
         return clustered_by(self.domain_metadata, self.schema)
 
     def check_writable(self) -> None:
-        """Refuse a table that this library cannot write correctly; see `protocol.check_writable`."""
         check_protocol_writable(self.protocol, self.metadata)
 
     def transactions_at(self, now_ms: int) -> dict[str, SetTransaction]:
@@ -106,7 +104,6 @@ class Snapshot:
 
     @property
     def state(self) -> VersionState:
-        """What the version's checksum is about."""
         has_timestamp = self.segment.last_commit is not None and has_in_commit_timestamps(self.metadata)
         return VersionState(
             self.protocol,

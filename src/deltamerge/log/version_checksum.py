@@ -81,8 +81,6 @@ def state_after(before: VersionState | None, path: str, content: bytes, root: st
 
     Args:
         before: The state before it; None where the commit makes the table.
-        path: The path of the commit's file.
-        content: The file's content.
         root: The table's, which relative paths of files are below.
     """
     lines = parse_log_files([(path, content)], with_commit_info=frozenset({path}))
@@ -108,7 +106,6 @@ def checksum_path(version: int) -> str:
 
 
 def checksum_content(state: VersionState, txn_id: str) -> bytes:
-    """Return the checksum file of a version that a transaction has committed."""
     summary = _summary(state)
     values = {camel_case(item.name): getattr(summary, item.name) for item in fields(_Summary)}
     found = {name: _plain(value) for name, value in values.items() if value is not None}

@@ -56,7 +56,6 @@ class MergeIntoCommand:
         snapshot: The version that the source was computed from: the merge reads it too, and every later commit that
             changes rows conflicts. None for the newest version.
         returns_changes: Whether the changed rows are asked for, so that they are written as change data.
-        appended: Rows to commit besides.
         begun: What was begun of the merge before it runs; None for nothing.
     """
 
@@ -83,13 +82,8 @@ class MergeIntoCommand:
             on_commit: Is called with what was found and written, and the version that it made.
 
         Raises:
-            DeltaAnalysisException: The statement is wrong; nothing was read or written.
-            DeltaIllegalArgumentException: A setting is wrong; nothing was read or written.
-            DeltaTableException: The table cannot be read or written.
-            DeltaRuntimeException: The data is at fault; the table is as it was.
-            DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
-            CommitStateUnknownException: The store did not say whether the commit landed.
-            DeltaRuntimeException: The merge is committed, but `on_commit` failed (DELTA_POST_COMMIT_HOOK_FAILED).
+            DeltaRuntimeException: The data is at fault, or the merge is committed, but `on_commit` failed
+                (DELTA_POST_COMMIT_HOOK_FAILED).
         """
         spark = self.table.spark
         timestamp = now_ms() * 1000 if self.timestamp is None else self.timestamp

@@ -57,7 +57,6 @@ class LostCommit:
 
     @staticmethod
     def of(error: DeltaConcurrentModificationException) -> LostCommit:
-        """Return what a conflict was with."""
         found = error.parameters
         version = found.get("version")
         number = None if version is None else int(version)

@@ -157,7 +157,6 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
 
 
 def table_after(snapshot: Snapshot, merge: ResolvedMerge) -> tuple[ResolvedMerge, Metadata]:
-    """Return the merge and the metadata of the table after it."""
     if not merge.evolves_schema:
         return merge, snapshot.metadata
     metadata = evolved_metadata(snapshot, merge.output_schema, snapshot.metadata.configuration)

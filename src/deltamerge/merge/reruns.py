@@ -41,7 +41,6 @@ def seconds_to_wait(lost: int, random: float) -> float:
 
 
 def rerun_notes(lost: Sequence[LostCommit]) -> tuple[str, ...]:
-    """Return a sentence on the runs that were lost, if there were any."""
     if not lost:
         return ()
     times = "once" if len(lost) == 1 else f"{len(lost)} times"

@@ -55,7 +55,6 @@ class MergeStatement:
 
     @property
     def target_alias(self) -> str | None:
-        """The alias of the target's frames."""
         return aliases_of((self.target_name, self.source_name))[0]
 
     @property
@@ -69,7 +68,6 @@ class MergeStatement:
 
     @property
     def verb(self) -> str:
-        """The statement's name in a sentence."""
         return self.operation.lower()
 
     def of_kind(self, kind: ClauseKind) -> tuple[MergeClause, ...]:

@@ -44,7 +44,6 @@ class Steps:
             self._timings.append(StepTiming(name, description, elapsed))
 
     def advance(self, done: int, of: int) -> None:
-        """Report how much of the running step's work in the driver is done."""
         self._measured(lambda progress: progress.advance(done, of))
 
     def _measured(self, call: Callable[[MeasuredProgress], None]) -> None:

@@ -260,7 +260,6 @@ class _Logged:
     rules: FoldRules
 
     def events(self, version: Snapshot) -> DataFrame:
-        """Return the events in a version of the log."""
         return self.names.logged(rows_of_keys(self.log.table, version, self.names.keys(self.keys)), self.rules)
 
     def has_grown_since(self, version: Snapshot) -> bool:

@@ -67,7 +67,6 @@ class FoldRules:
 
 
 def written_columns(source: DataFrame, feed: Feed) -> list[StructField]:
-    """Return the columns of a source that its target gets."""
     case_sensitive = merge_conf(source.sparkSession).case_sensitive
     schema = source.schema
     keys = [column_of(schema, name, "keys", "the source", case_sensitive) for name in feed.keys]
@@ -82,7 +81,6 @@ def written_columns(source: DataFrame, feed: Feed) -> list[StructField]:
 
 
 def sequence_field(source: DataFrame, feed: Feed, name: str = SEQUENCE) -> StructField:
-    """Return a column of the type of the events' sequence."""
     return StructField(name, type_of_value(source, feed.sequence, feed.argument))
 
 
@@ -97,7 +95,6 @@ def shared_columns(source: DataFrame, feed: Feed, target: StructType) -> list[St
 
 
 def left_out_notes(source: DataFrame, feed: Feed, columns: Sequence[StructField]) -> tuple[str, ...]:
-    """Return a note on the source's columns that an existing target has no columns for."""
     case_sensitive = merge_conf(source.sparkSession).case_sensitive
     known = StructType(list(columns))
     missing = [f.name for f in written_columns(source, feed) if find_field(known, f.name, case_sensitive) is None]
@@ -108,7 +105,6 @@ def left_out_notes(source: DataFrame, feed: Feed, columns: Sequence[StructField]
 
 
 def log_schema(columns: Sequence[StructField], keys: Sequence[str], sequence: StructField) -> StructType:
-    """Return the schema of a change log: the keys, the sequence, whether it is a delete, and the row."""
     of_key = [field for field in columns if field.name in keys]
     row = StructField(ROW, StructType(list(columns)))
     return StructType([*of_key, sequence, StructField(DELETED, BooleanType()), row])

@@ -40,7 +40,6 @@ class HistoryColumns:
         return (self.valid_from, self.valid_to, *(() if self.is_current is None else (self.is_current,)))
 
     def fields(self, sequence: StructField) -> list[StructField]:
-        """Return the columns; their times have the sequence's type."""
         times = [StructField(name, sequence.dataType) for name in (self.valid_from, self.valid_to)]
         return times if self.is_current is None else [*times, StructField(self.is_current, BooleanType())]
 

@@ -62,7 +62,6 @@ def files_of_keys(table: Table, snapshot: Snapshot, keys: DataFrame, *, null_saf
 
 
 def same_keys(keys: Sequence[str], left: str, right: str, *, null_safe: bool = True) -> str:
-    """Return SQL for equal keys of two sides."""
     sign = "<=>" if null_safe else "="
     return " AND ".join(f"{left}.{quote(name)} {sign} {right}.{quote(name)}" for name in keys)
 

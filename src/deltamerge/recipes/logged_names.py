@@ -50,7 +50,6 @@ class LoggedNames:
         return events.select(*named, SEQUENCE, DELETED, F.struct(*fields).alias(ROW))
 
     def keys(self, keys: DataFrame) -> DataFrame:
-        """Return keys under the log's names."""
         return keys.toDF(*(self.of[name] for name in keys.columns))
 
     def logged(self, log: DataFrame, rules: FoldRules) -> DataFrame:
@@ -167,11 +166,7 @@ OF_TABLE = "deltamerge.changeLogOf"
 
 
 def check_log_of(log: DeltaTable, table_id: str) -> None:
-    """Refuse the log of a table that was replaced: its events are of other rows.
-
-    Raises:
-        DeltaAnalysisException: The log was begun for another table in this place.
-    """
+    """Refuse the log of a table that was replaced: its events are of other rows."""
     found = log.table.snapshot().metadata.configuration.get(OF_TABLE)
     if found is None:
         set_properties(log.table, {OF_TABLE: table_id})
@@ -186,7 +181,6 @@ def check_log_of(log: DeltaTable, table_id: str) -> None:
 
 
 def _check_keys(log: DeltaTable, logged: Sequence[str], keys: Sequence[str]) -> None:
-    """Refuse other keys than those that a log was begun with."""
     if sorted(logged) != sorted(keys):
         raise DeltaAnalysisException(
             "DELTA_ILLEGAL_USAGE",

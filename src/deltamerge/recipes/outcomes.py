@@ -15,9 +15,6 @@ def outcome_of_call(outcomes: Sequence[MergeOutcome], notes: Sequence[str] = ())
 
     It is that of the first one that changed the table, with the last version, the notes and the commits that all of
     them lost to.
-
-    Args:
-        notes: Further notes.
     """
     changed = [outcome for outcome in outcomes if outcome.version is not None]
     shown = changed[0] if changed else outcomes[0]

@@ -70,7 +70,6 @@ class Rejected:
     new: int
 
     def noted_in(self, report: MergeReport) -> MergeReport:
-        """Return the report of the merge with a note on the rows that were left out."""
         if not self.rows:
             return report
         rows = "1 source row" if self.rows == 1 else f"{self.rows:,} source rows"
@@ -171,7 +170,6 @@ class Judged:
 
     @property
     def columns(self) -> list[str]:
-        """The source's columns."""
         kind = self.frame.schema[self.row].dataType
         assert isinstance(kind, StructType)
         return kind.names
@@ -275,7 +273,6 @@ def _stored(column: ColumnPair) -> Column:
 
 
 def _fits(column: ColumnPair, value: Column) -> Column:
-    """Return whether a value is one of the column's type."""
     if _is_nested(column) or column.source.dataType == column.target.dataType:
         return F.lit(True)
     return value.isNull() | value.try_cast(column.target.dataType).isNotNull()

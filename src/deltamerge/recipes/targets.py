@@ -49,7 +49,6 @@ class TargetPlace:
     opened: DeltaTable | None = None
 
     def open(self) -> DeltaTable:
-        """Open the table."""
         if self.opened is not None:
             return self.opened
         if self.path is None:
@@ -57,11 +56,9 @@ class TargetPlace:
         return DeltaTable.forPath(self.spark, self.path, self.options)
 
     def rows(self, source: DataFrame) -> DataFrame:
-        """Return a source's rows in the session of the table."""
         return in_session(source, self.spark)
 
     def existing(self) -> DeltaTable | None:
-        """Open the table; None where its path has none yet."""
         if self.path is None or self.opened is not None:
             return self.open()
         return self.open() if table_exists(open_table(self.spark, self.path, self.options).store) else None
@@ -135,7 +132,6 @@ def place_of_target(spark: SparkSession, target: Target, options: StoreOptions |
 
 
 def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    """Return an argument that is a column's name or several."""
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if not isinstance(name, str):
@@ -144,7 +140,6 @@ def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def key_names(keys: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the key columns."""
     found = names_in("keys", keys)
     if not found:
         raise ValueError("`keys` must name one column or more")
@@ -179,7 +174,6 @@ def named_column(source: DataFrame, value: str | Column) -> str | None:
 
 
 def column_of(schema: StructType, name: str, argument: str, table: str, case_sensitive: bool) -> StructField:
-    """Return a column by its name."""
     index = find_field(schema, name, case_sensitive)
     if index is not None:
         return schema.fields[index]
@@ -187,7 +181,6 @@ def column_of(schema: StructType, name: str, argument: str, table: str, case_sen
 
 
 def unknown_column(schema: StructType, name: str, argument: str, table: str) -> DeltaAnalysisException:
-    """An argument names a column that a table lacks."""
     return DeltaAnalysisException(
         "DELTA_MERGE_UNRESOLVED_EXPRESSION",
         f"Cannot resolve `{name}` in {argument}: {table} has the columns {', '.join(schema.names)}."

@@ -164,12 +164,10 @@ def upsert(
 
 
 def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
-    """Return the merge that an upsert runs."""
     return _merge_of(table, _latest_rows(table, source, source.columns, rules), rules)
 
 
 def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
-    """Return the merge of rows of which each key has one."""
     columns = _Columns.of(table.table.snapshot(), rows)
     on = " AND ".join(_same_key(pair, rules.null_safe) for pair in columns.pairs("keys", rules.keys))
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
@@ -190,7 +188,6 @@ def _latest_rows(table: DeltaTable, rows: DataFrame, names: Sequence[str], rules
 
 
 def _same_key(pair: ColumnPair, null_safe: bool) -> str:
-    """Return the condition that a row of the target has the source's key, as the target stores that."""
     stored = pair.stored_sql(f"s.{quote(pair.source.name)}")
     return f"t.{quote(pair.target.name)} {'<=>' if null_safe else '='} {stored}"
 
@@ -241,11 +238,9 @@ class _Columns:
         return self._pair(target, source) if is_parsed else None
 
     def new(self) -> list[StructField]:
-        """Return the source's columns that the target lacks."""
         return [f for f in self.source.fields if find_field(self.target, f.name, self.case_sensitive) is None]
 
     def pairs(self, argument: str, names: Sequence[str]) -> tuple[ColumnPair, ...]:
-        """Return the columns of those names, of both sides."""
         of_source = [self.of_source(name, argument) for name in names]
         return tuple(self._pair(self.of_target(field.name, argument), field) for field in of_source)
 
@@ -271,7 +266,6 @@ class _Columns:
 
 
 def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
-    """Return the rows of an upsert's source with the reasons why the target cannot take them."""
     if isinstance(rules.update, Mapping) or isinstance(rules.insert, Mapping) or rules.ignore_nulls:
         raise DeltaAnalysisException(
             "DELTA_ILLEGAL_USAGE",

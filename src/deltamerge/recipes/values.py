@@ -83,11 +83,7 @@ def is_cut(value: Column, given: DataType, wanted: DataType) -> Column:
 
 @dataclass(frozen=True)
 class ColumnPair:
-    """A column of the target, and the source's column of the same name that is written to it.
-
-    Args:
-        is_partition: Whether the target is partitioned by it.
-    """
+    """A column of the target, and the source's column of the same name that is written to it."""
 
     target: StructField
     source: StructField
@@ -122,12 +118,10 @@ class ColumnPair:
         return F.when(is_unfit, unfit_key(value, self.source.name, wanted)).otherwise(self.key())
 
     def is_unfit(self, value: Column) -> Column:
-        """Return whether a plain value of the source is none of the target's type."""
         return value.isNotNull() & value.try_cast(self.target.dataType).isNull()
 
 
 def is_comparable(data_type: DataType) -> bool:
-    """Return whether Spark compares values of a type."""
     return not (contains(data_type, MapType) or contains(data_type, VariantType))
 
 

@@ -25,7 +25,6 @@ class ExplanationView:
 
 
 def explanation_view(explanation: MergeExplanation) -> ExplanationView:
-    """Return the content of an explanation's page."""
     explanation = printable(explanation)
     forecast = explanation.forecast
     failure = (forecast.failure or "") if forecast is not None else ""

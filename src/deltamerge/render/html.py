@@ -14,7 +14,6 @@ from deltamerge.render.view import view_of
 
 
 def to_html(data: MergeOutcome | MergeExplanation) -> str:
-    """Return a report or an explanation as HTML."""
     if isinstance(data, MergeExplanation):
         return _templates().get_template("explanation.html").render(view=explanation_view(data))
     return _templates().get_template("report.html").render(view=view_of(data))
@@ -28,7 +27,6 @@ def to_page(data: MergeOutcome | MergeExplanation) -> str:
 
 
 def progress_html(step: RunningStep, now: float) -> str:
-    """Return the running step of a merge as HTML."""
     return _templates().get_template("progress.html").render(step=printable(step), now=now)
 
 

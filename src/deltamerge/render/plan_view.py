@@ -58,7 +58,6 @@ class PlanView:
 
 
 def plan_view(plan: MergePlan) -> PlanView:
-    """Return the content of a plan's tree."""
     return PlanView(
         plan.name,
         tuple(

@@ -49,7 +49,6 @@ def printable_json(values: object, default: Callable[[Any], object] | None = Non
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number of things: ``1 row``, ``1,234 rows``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -83,7 +82,6 @@ def to_dict(data: MergeOutcome | MergeExplanation) -> dict[str, Any]:
 
 
 def to_json(data: MergeOutcome | MergeExplanation) -> str:
-    """Return a report or an explanation as JSON, indented by two spaces."""
     return printable_json(to_dict(data))
 
 

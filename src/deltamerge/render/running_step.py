@@ -47,7 +47,6 @@ class RunningStep:
         return f"({_seconds(now - self.merge_began)} so far)" if self.began - self.merge_began > 0.05 else ""
 
     def details(self, now: float) -> tuple[str, ...]:
-        """Return what is known of the amount that is done, of the time left, and of Spark's tasks."""
         return tuple(filter(None, (self.amount(), self.left(now), self.work())))
 
     def amount(self) -> str:
@@ -67,7 +66,6 @@ class RunningStep:
         return f"about {_seconds(elapsed * (1 - self.share) / self.share)} left"
 
     def work(self) -> str:
-        """Return what Spark's tasks have done."""
         tasks = self.tasks
         if not tasks.tasks:
             return ""

@@ -57,7 +57,6 @@ class ReportView:
 
 
 def view_of(outcome: MergeOutcome) -> ReportView:
-    """Return the content of a merge's report."""
     outcome = printable(outcome)
     total = outcome.metrics.get("executionTimeMs", sum(step.milliseconds for step in outcome.steps))
     return ReportView(
@@ -87,7 +86,6 @@ def statement_lines(sql: str) -> str:
 
 
 def one_line(sql: str) -> str:
-    """Return a part of a statement in one line, cut if it is very long."""
     return _cut(" ".join(sql.split()))
 
 

@@ -58,11 +58,7 @@ def _is_char(field: StructField) -> bool:
 
 
 def scanned(value: Column, field: StructField, mode: str) -> Column:
-    """Return a column's value as a scan yields it, from one as data files have it.
-
-    Args:
-        mode: The column mapping mode.
-    """
+    """Return a column's value as a scan yields it, from one as data files have it."""
     return padded(as_logical(value, field, mode), field)
 
 

@@ -53,7 +53,6 @@ def check_footers(table: Table, expected: Sequence[str], files: Sequence[AddFile
 
 
 def footers(table: Table, files: Sequence[AddFile]) -> list[pa.Schema]:
-    """Read the columns of files from their footers."""
     return in_parallel(partial(_footer, table), files)
 
 

@@ -73,12 +73,10 @@ def tagged(frame: DataFrame, read: NewestRead) -> DataFrame:
 
 
 def tag(plan: JavaObject, spark: SparkSession, read: NewestRead) -> None:
-    """Mark a plan of Java's."""
     plan.setTagValue(_tag_of(spark), read.to_json())
 
 
 def tag_in(plan: JavaObject, spark: SparkSession) -> NewestRead | None:
-    """Return how a plan of Java's is marked."""
     found = plan.getTagValue(_tag_of(spark))
     return NewestRead.from_json(found.get()) if found.isDefined() else None
 

@@ -100,7 +100,6 @@ def _local_files(root: Path) -> list[str]:
 
 
 def _stored_files(store: Store) -> list[str]:
-    """List the files of a folder in a store, by their URLs."""
     paths = [file.path for file in store.list()]
     entries = {(path.partition("/")[0], "/" in path) for path in paths}
     return [store.absolute(name) for name in _data_files(entries)]

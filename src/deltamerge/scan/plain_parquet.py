@@ -51,7 +51,6 @@ class PlainParquet:
         is_whole: Whether Spark reads the frame's rows from the files only: no column comes from a folder's name, and no
             setting or option changes what a value is.
         groups: The rows of each file's row groups.
-        columns: The columns that are read.
         ranges: Each key's least and greatest value, both None where all are NULL.
     """
 
@@ -68,8 +67,6 @@ class PlainParquet:
 
 @dataclass(frozen=True)
 class NotPlain:
-    """Why tasks cannot read a source's files without Spark."""
-
     reason: str
 
 

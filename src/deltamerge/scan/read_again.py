@@ -59,7 +59,6 @@ def read_newest(frame: DataFrame, reads: Sequence[NewestRead]) -> DataFrame:
 
 
 def _is_older(found: NewestRead, table: Table, snapshot: Snapshot) -> bool:
-    """Return whether a read has rows of an older version than another one."""
     return found.version < snapshot.version and bool(found.columns) and found.is_of(table, snapshot)
 
 

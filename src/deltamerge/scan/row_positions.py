@@ -18,12 +18,10 @@ _PIECE_BITS = 15
 
 
 def piece_of(row: Column) -> Column:
-    """Return the number of a row's piece (BIGINT)."""
     return F.shiftright(row, _PIECE_BITS)
 
 
 def bit_in_piece(row: Column) -> Column:
-    """Return a row's place in its piece (BIGINT)."""
     return row.bitwiseAND(F.lit((1 << _PIECE_BITS) - 1))
 
 
@@ -37,7 +35,6 @@ def from_pieces(pieces: Iterable[tuple[int, bytes]]) -> BitMap64:
 
 
 def block_of(row: Column) -> Column:
-    """Return the number of a row's block (BIGINT)."""
     return F.shiftright(row, BLOCK_BITS)
 
 

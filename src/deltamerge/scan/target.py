@@ -69,7 +69,6 @@ class ScanColumns:
 
     @staticmethod
     def beside(names: Iterable[str]) -> ScanColumns:
-        """Return names that differ from those of a table's columns."""
         prefix = free_prefix(names)
         return ScanColumns(prefix + "file", prefix + "row")
 
@@ -291,7 +290,6 @@ def with_values_by_file(
 def _values_by_file(
     table: Table, file_name: str, values: Iterable[tuple[AddFile, Sequence[object]]], types: Mapping[str, pa.DataType]
 ) -> DataFrame:
-    """Return each file's values after its name."""
     spelled = [(name, *of_file) for file, of_file in values for name in spark_spellings(table, file)]
     columns = {f"{file_name}_key": pa.string(), **types}
     arrays = [pa.array([row[i] for row in spelled], kind) for i, kind in enumerate(columns.values())]

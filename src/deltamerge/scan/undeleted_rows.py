@@ -70,7 +70,6 @@ def _are_many(files: Sequence[AddFile]) -> bool:
 
 
 def _vectors(table: Table, files: Iterable[AddFile]) -> Iterator[tuple[DeletionVectorDescriptor, list[str]]]:
-    """Yield each file's vector, and how Spark may spell the file."""
     for file in files:
         if file.deletion_vector is not None:
             yield file.deletion_vector, spark_spellings(table, file)

@@ -62,7 +62,6 @@ class _Place:
     """A field of the file.
 
     Args:
-        path: Its path there.
         counted: Those of its leaves whose missing values the footer counts.
         level: The definition level at which it is not NULL.
     """

@@ -54,7 +54,6 @@ class TargetColumn:
 
 
 def referenced_columns(predicate: Predicate) -> frozenset[tuple[str, ...]]:
-    """Return the path of every column that a predicate names."""
     if isinstance(predicate, Unknown):
         return frozenset()
     if isinstance(predicate, Not):

@@ -34,7 +34,6 @@ class IntegerHistogram:
 
     @property
     def end(self) -> int:
-        """The integer after the last bucket."""
         return self.begin + self.width * _BUCKETS
 
     def ranges(self, bits: bytes, low: int, high: int) -> tuple[tuple[int, int], ...]:
@@ -67,12 +66,10 @@ class DecimalHistogram:
 
     @property
     def low(self) -> Decimal:
-        """The least decimal of the first bucket."""
         return scaled(self.units.begin, self.scale)
 
     @property
     def high(self) -> Decimal:
-        """The greatest decimal of the last bucket."""
         return scaled(self.units.end - 1, self.scale)
 
     def ranges(self, bits: bytes, low: Decimal | int, high: Decimal | int) -> tuple[tuple[Decimal, Decimal], ...]:

@@ -53,7 +53,6 @@ def interval_of(op: str, span: Span, kind: ColumnType) -> Interval | None:
 
 
 def may_meet(interval: Interval, bounds: Bounds, kind: ColumnType) -> Mask:
-    """Return which files may hold a key of one interval."""
     low, high = interval.low, interval.high
     if low is not None and high is not None and low > high:
         return np.zeros(len(bounds.may_be_null), dtype=bool)
@@ -110,7 +109,6 @@ def may_differ(span: Span, bounds: Bounds) -> Mask:
 
 
 def may_start_with(prefix: str, bounds: Bounds) -> Mask:
-    """Return which files may hold a string that starts with a prefix."""
     starts = np.array([lower[: len(prefix)] for lower in bounds.lower], dtype=object)
     key = _operand(prefix)
     below = ~bounds.lower_known | as_mask(starts <= key)

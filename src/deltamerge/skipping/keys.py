@@ -128,7 +128,6 @@ def has_surrogates(value: str) -> bool:
 
 
 def scaled(number: int, scale: int) -> Decimal:
-    """Return the decimal of an unscaled integer at a scale."""
     # Decimal's own arithmetic rounds to 28 digits.
     return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
 

@@ -45,15 +45,11 @@ class In:
 
 @dataclass(frozen=True)
 class IsNull:
-    """``column IS NULL``."""
-
     column: ColumnRef
 
 
 @dataclass(frozen=True)
 class IsNotNull:
-    """``column IS NOT NULL``."""
-
     column: ColumnRef
 
 

@@ -91,8 +91,6 @@ def _columns(
 
 @dataclass(frozen=True)
 class _Scope:
-    """What leaves are evaluated against."""
-
     columns: Mapping[tuple[str, ...], TargetColumn]
     bounds: Mapping[tuple[str, ...], Bounds]
     num_files: int

@@ -65,7 +65,6 @@ def is_fixed(zone: tzinfo) -> bool:
 
 
 def days_of(value: date) -> int:
-    """Return a date as days since 1970-01-01."""
     return value.toordinal() - EPOCH_DATE.toordinal()
 
 

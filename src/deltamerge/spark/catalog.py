@@ -37,7 +37,6 @@ def without_location(schema: StructType) -> StructType:
 
 
 def with_location(schema: StructType, location: str) -> StructType:
-    """Return a schema for the catalog with a table's location in the metadata of each column."""
     fields = [StructField(f.name, f.dataType, f.nullable, {**f.metadata, LOCATION: location}) for f in schema.fields]
     return StructType(fields)
 
@@ -60,7 +59,6 @@ class CatalogEntry:
     Args:
         provider: The data source, in lower case; empty for views.
         location: The folder of a table; None for views.
-        is_temporary: Whether it is a temporary view.
     """
 
     provider: str
@@ -139,12 +137,10 @@ def _database_location(spark: SparkSession, database: str) -> str:
 
 
 def qualified(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
-    """Return a name with its database."""
     return tuple(parts) if len(parts) > 1 else (str(spark.catalog.currentDatabase()), *parts)
 
 
 def whole_name(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
-    """Return a name with its database and catalog."""
     named = qualified(spark, parts)
     return named if len(named) > 2 else (_SESSION_CATALOG, *named)
 

@@ -193,7 +193,6 @@ def _parse(key: str, name: str, value: str, kind: object) -> object:
 
 
 def wrong_value(key: str, value: str, wanted: str) -> DeltaIllegalArgumentException:
-    """Return the error for a value that a setting does not take."""
     return DeltaIllegalArgumentException(
         "INVALID_CONF_VALUE",
         f"The value '{value}' of {key} is not valid: it must be {wanted}.",

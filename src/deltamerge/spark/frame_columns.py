@@ -215,7 +215,6 @@ def _by_aliases_of_connect(renamed: _Renamed, rewritten: _Rewritten) -> Callable
 
 
 def _plan_ids(plan: object) -> set[int]:
-    """Return the ids of a logical plan and of the plans that it is made of."""
     if isinstance(plan, (list, tuple)):
         return set().union(*map(_plan_ids, plan))
     if not _is_of("plan", plan):

@@ -44,7 +44,6 @@ _held: dict[tuple[str, str], tuple[int, str | None]] = {}
 
 
 def for_reading(spark: SparkSession) -> dict[str, str]:
-    """Return the settings to hold while the table's files are read."""
     # Where another thread holds it, that thread's end would turn it on again.
     is_checked = (conf_value(spark, _FORMAT_CHECK) or "false").lower() != "false" or _is_held(spark, _FORMAT_CHECK)
     return {**_READING_MANY_FILES, _FORMAT_CHECK: "false"} if is_checked else _READING_MANY_FILES
@@ -56,7 +55,6 @@ def _is_held(spark: SparkSession, key: str) -> bool:
 
 
 def for_merging(spark: SparkSession) -> dict[str, str]:
-    """Return the settings to hold while a merge is planned and run."""
     return {**for_reading(spark), **_PLANNING, **_ONE_EVALUATION}
 
 

@@ -38,7 +38,6 @@ def matching_inner_types(left: DataType, right: DataType) -> list[tuple[str, Dat
 
 
 def contains(data_type: DataType, kinds: type[DataType] | tuple[type[DataType], ...]) -> bool:
-    """Return whether a type, or one inside of it, is of one of these kinds."""
     return any(isinstance(each, kinds) for each in all_types(data_type))
 
 
@@ -60,7 +59,6 @@ def nullable_type(data_type: DataType, field: Callable[[StructField], StructFiel
 
 
 def as_nullable(data_type: DataType) -> DataType:
-    """Return a type with all that is inside of it nullable."""
     return nullable_type(data_type, lambda f: StructField(f.name, as_nullable(f.dataType), True, f.metadata))
 
 

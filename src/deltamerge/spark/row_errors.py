@@ -21,7 +21,6 @@ def row_error(kind: str, known: Mapping[str, str], of_row: Mapping[str, Column])
 
     Args:
         kind: The name by which `row_error_in` finds it.
-        known: What is known beforehand.
         of_row: Strings that the row gives, such as values as JSON; NULL becomes ''.
     """
     columns = [F.coalesce(value, F.lit("")).alias(name) for name, value in of_row.items()]

@@ -65,7 +65,6 @@ def in_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
 
 
 def frame_of_plan(plan: JavaObject, spark: SparkSession) -> DataFrame:
-    """Return the frame of a plan of Java's in a classic session."""
     jvm: Any = spark.sparkContext._jvm
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
 
@@ -76,7 +75,6 @@ def runs_in_local_mode(spark: SparkSession) -> bool:
 
 
 def default_parallelism(spark: SparkSession) -> int | None:
-    """Return how many tasks a session runs at a time by default; None where it does not say."""
     if is_connect(spark):
         return None
     return unless_refused(lambda: spark.sparkContext.defaultParallelism)
@@ -87,7 +85,6 @@ def merge_conf(spark: SparkSession) -> MergeConf:
 
 
 def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
-    """Return the settings of a session that a statement asks for, with defaults."""
     # All at once: each question is a request over Connect, and a call of the JVM elsewhere.
     known = unless_refused(lambda: settings_below(spark, "spark."))
 
@@ -99,7 +96,6 @@ def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Make a frame without rows."""
     if is_connect(spark):
         return spark.createDataFrame([], schema)
     # PySpark would make an RDD of no rows, and send it a Python function.
@@ -171,7 +167,6 @@ def is_refusal(error: Exception) -> bool:
 
 
 def settings_below(spark: SparkSession, prefix: str) -> dict[str, str]:
-    """Return the session's settings whose keys begin with a prefix."""
     if is_connect(spark):
         return {key: value for key, value in spark.conf.getAll.items() if key.startswith(prefix)}
     java: Any = spark._jsparkSession
@@ -231,7 +226,6 @@ def errors_not_logged() -> Iterator[None]:
 
 
 def physical_plan(frame: DataFrame) -> str:
-    """Return a frame's physical plan as Spark prints it."""
     if is_connect(frame.sparkSession):
         connect: Any = frame
         return str(connect._explain_string(mode="simple"))

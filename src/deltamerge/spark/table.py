@@ -92,23 +92,15 @@ class Table:
         return not isinstance(self.store, TaskStore)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
-        """Load the state at a version, the latest by default, and refuse what cannot be read.
-
-        Raises:
-            DeltaTableNotFoundException: There is no table, or no such version.
-            DeltaLogCorruptException: The log has gaps or cannot be read.
-            DeltaUnsupportedFeatureException: Reading needs a feature that is not implemented.
-        """
+        """Load the state at a version, the latest by default, and refuse what cannot be read."""
         return SNAPSHOTS.load(self.store, version)
 
     def snapshot_to_write(self) -> Snapshot:
-        """Load the newest state, and refuse what cannot be written."""
         snapshot = self.snapshot()
         snapshot.check_writable()
         return snapshot
 
     def version_at(self, milliseconds: int) -> int:
-        """Return the version that the table had at a time, as ``TIMESTAMP AS OF`` means it."""
         return version_at(CommitTimes.of(self.snapshot()), milliseconds)
 
 
@@ -163,11 +155,9 @@ def _files_of(path: str, options: StoreOptions, defaults: Mapping[str, str]) -> 
 
 
 def counting_requests(table: Table) -> Table:
-    """Return a table that counts the requests to its object store anew."""
     return replace(table, store=counting(table.store))
 
 
 def spark_schema(snapshot: Snapshot) -> StructType:
-    """Return a snapshot's schema as Spark's type, with the columns' metadata."""
     schema_json: dict[str, Any] = json.loads(snapshot.metadata.schema_string or '{"type":"struct","fields":[]}')
     return StructType.fromJson(schema_json)

@@ -46,8 +46,6 @@ class TaskStore:
     """A store as tasks reach it, with their environment's credentials where none are given; see `Store`.
 
     Args:
-        path: The table's path or URL.
-        files: How tasks open the store's files.
         options: Returns the options that were given, with credentials that are valid now.
         defaults: The session's settings.
     """

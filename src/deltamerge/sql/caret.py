@@ -20,7 +20,6 @@ class Span:
     end: int
 
     def of(self, string: str) -> str:
-        """Return the range of a string, verbatim."""
         return string[self.start : self.end]
 
 

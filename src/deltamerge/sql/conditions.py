@@ -87,7 +87,6 @@ class ConditionShape:
 
 
 def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
-    """Return a condition's conjuncts, keys and what it demands of a target row."""
     parts = conjuncts_of(node)
     conjuncts = tuple(_conjunct(part, scope) for part in parts)
     predicates = tuple(conjunct.predicate for conjunct in conjuncts if conjunct.side in ("target_only", "neither"))

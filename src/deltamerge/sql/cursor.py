@@ -42,7 +42,6 @@ class Cursor:
 
     @property
     def token(self) -> Token | None:
-        """The next token, None at the end."""
         return self.tokens[self.index] if self.index < len(self.tokens) else None
 
     def span(self, index: int | None = None) -> Span:
@@ -54,11 +53,9 @@ class Cursor:
         return Span(end, end)
 
     def since(self, start: int) -> Span:
-        """Return the place of the tokens from `start` up to here."""
         return slice_of(self.tokens[start : self.index])
 
     def sql_since(self, start: int) -> str:
-        """Return the SQL from `start` up to here, verbatim."""
         return self.since(start).of(self.sql)
 
     def accept(self, *words: str) -> bool:
@@ -69,7 +66,6 @@ class Cursor:
         return False
 
     def expect(self, where: str, *words: str) -> None:
-        """Step over some words, or fail at the first that does not come."""
         for word in words:
             if not self.accept(word):
                 self.fail(where, [word])
@@ -136,11 +132,9 @@ class Cursor:
         return found
 
     def names_in_brackets(self, where: str) -> tuple[NameParts, ...]:
-        """Read ``(a, b.c, …)``."""
         return self.in_brackets(where, lambda: self.name(where, "a column"))
 
     def skip_brackets(self) -> None:
-        """Step over a bracket and all that is in it."""
         self.index = closing(self.tokens, self.index) + 1
 
     def behind_brackets(self) -> str:

@@ -81,7 +81,6 @@ Node: TypeAlias = Name | Literal | Operation | Opaque
 
 
 def unreadable(text: str, span: Span | None = None) -> Opaque:
-    """Return the node for a condition of which nothing can be read."""
     return Opaque((), (), complete=False, subquery=False, text=text, span=span)
 
 
@@ -95,7 +94,6 @@ def leaves(node: Node) -> Iterator[Name | Literal | Opaque]:
 
 
 def without_operators(node: Node, ops: Collection[str]) -> Node:
-    """Return a tree in which some operators are not looked into."""
     return without_operations(node, lambda operation: operation.op in ops) if ops else node
 
 
@@ -129,7 +127,6 @@ def names_in(node: Node) -> frozenset[tuple[str, ...]]:
 
 
 def conjuncts_of(node: Node) -> tuple[Node, ...]:
-    """Return the parts that the topmost ANDs of a condition join."""
     if isinstance(node, Operation) and node.op == "and":
         return tuple(part for operand in node.operands for part in conjuncts_of(operand))
     return (node,)

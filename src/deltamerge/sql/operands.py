@@ -178,11 +178,7 @@ def _lambda_parameters(tokens: tuple[Token, ...]) -> frozenset[str]:
 
 
 def constant_string(tokens: tuple[Token, ...], args: Mapping[str, Any] | None = None) -> str | None:
-    """Return the string that literals are, or parameters, joined by ``||`` or CONCAT; None for any other expression.
-
-    Args:
-        args: The values of parameters.
-    """
+    """Return the string that literals are, or parameters, joined by ``||`` or CONCAT; None for any other expression."""
     if [token.kind for token in tokens] == [Kind.STRING]:
         return string_value(tokens[0].text)
     if len(tokens) == 2 and tokens[0].text == ":":

@@ -16,7 +16,6 @@ from deltamerge.sql.tokens import Kind, tokenize
 
 
 def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Replace a statement's parameters by literals."""
     tokens = tokenize(sql)
     replaced: dict[Span, str] = {}
     place = 0

@@ -14,8 +14,6 @@ from deltamerge.sql.names import unquote
 
 
 class Kind(Enum):
-    """What a token is."""
-
     WORD = "word"
     QUOTED = "quoted identifier"
     STRING = "string"
@@ -44,12 +42,10 @@ class Token:
 
     @property
     def name(self) -> str:
-        """The identifier, without backticks."""
         return unquote(self.text)
 
     @property
     def is_identifier(self) -> bool:
-        """Whether it may be a part of a name."""
         return self.kind in (Kind.WORD, Kind.QUOTED)
 
 

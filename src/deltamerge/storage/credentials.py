@@ -38,7 +38,6 @@ class ProvidedCredentials:
     """What a provider returned last; it is asked again less than five minutes before that expires.
 
     Args:
-        provider: The callable that a user gave.
         kind: ``s3``, ``az`` or ``gs``.
         source: What errors call it.
     """
@@ -58,7 +57,6 @@ class ProvidedCredentials:
             return self._known
 
     def options(self) -> dict[str, str]:
-        """Return valid credentials as options of the store."""
         return self.options_of(self())
 
     def options_of(self, found: Mapping[str, Any]) -> dict[str, str]:
@@ -150,7 +148,6 @@ def provided_files(
 
 
 def split_provider(options: Mapping[str, Any], path: str) -> tuple[dict[str, str], CredentialProvider | None]:
-    """Return a store's options, and the provider of credentials that is among them."""
     provider = options.get(PROVIDER)
     if provider is not None and not callable(provider):
         raise _refused(f"the option of '{path}' is a {type(provider).__name__}, not a callable")
@@ -167,7 +164,6 @@ def current_options(options: StoreOptions, path: str, scheme: str) -> Callable[[
 
 
 def provided(provider: CredentialProvider, scheme: str, path: str) -> ProvidedCredentials:
-    """Return the credentials of a provider for a URL."""
     kind = store_kind(scheme)
     if kind not in _OPTIONS:
         raise _refused(f"'{path}' takes none; S3, Google Cloud Storage and Azure do")

@@ -125,7 +125,6 @@ def _s3a(key: str, value: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _encryption(given: Mapping[str, str]) -> dict[str, str]:
-    """Return how files are encrypted by the store."""
     named = [(key, given[key]) for key in _ALGORITHM if given.get(key)]
     if not named:
         return {}

@@ -77,7 +77,6 @@ class HadoopStore:
     Args:
         root: The table's URL, without a last slash.
         system: The file system that the URL names.
-        files: How tasks open its files.
         has_single_writer: Whether the user says that nobody else writes into the table.
     """
 

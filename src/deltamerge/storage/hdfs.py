@@ -14,7 +14,6 @@ PACKAGE = "hdfs-native (pip install 'deltamerge[hdfs]')"
 
 
 def is_installed() -> bool:
-    """Return whether this Python has hdfs-native."""
     return find_spec("hdfs_native") is not None
 
 

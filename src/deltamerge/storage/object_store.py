@@ -112,7 +112,6 @@ class ObjectStore:
         """Do nothing: there are no folders; see `Store.make_folder`."""
 
     def delete_folder(self, folder: str) -> None:
-        """Delete everything below a prefix; see `Store.delete_folder`."""
         self.delete([file.path for file in self.list(folder)])
 
     def rename(self, source: str, target: str) -> None:
@@ -196,10 +195,8 @@ def _parts_of_url(url: str) -> tuple[str, str, str]:
 
 
 def counting(store: Store) -> Store:
-    """Return a store that counts requests anew; one that is no object store as it is."""
     return store.counting() if isinstance(store, ObjectStore) else store
 
 
 def counted(store: Store) -> RequestCounts | None:
-    """Return the requests that a store counted; None where it does not."""
     return None if not isinstance(store, ObjectStore) or store.requests is None else store.requests.counts

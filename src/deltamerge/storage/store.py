@@ -191,7 +191,6 @@ def open_store(
 
 
 def _arguments(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the arguments of obstore's store with some options."""
     by_kind: dict[str, Any] = {}
     for key, value in options.items():
         by_kind.setdefault("client_options" if key in _CLIENT_OPTIONS else "config", {})[key] = value

@@ -14,7 +14,6 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 
 
 def absolute_path(root: str, path: str) -> str:
-    """Return a path below a root as Spark takes it; one that is absolute stays as it is."""
     if SCHEME.match(path) or path.startswith("/"):
         return path
     return f"{root}/{path}" if path else root
@@ -44,7 +43,6 @@ class StoredFile:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
 
@@ -53,7 +51,6 @@ StoredFiles: TypeAlias = list[StoredFile]
 
 
 SINGLE_WRITER = "single_writer"
-"""The option that says so."""
 
 
 def has_single_writer(options: Mapping[str, object]) -> bool:

@@ -63,7 +63,6 @@ class WinningCommit:
 
     @staticmethod
     def of(commit: Commit) -> WinningCommit:
-        """Sum up a commit."""
         actions = commit.actions
         return WinningCommit(
             version=commit.version,
@@ -84,7 +83,6 @@ class WinningCommit:
 
     @property
     def txn_id(self) -> object:
-        """The id by its writer."""
         return self.info.values.get("txnId")
 
     @property

@@ -80,7 +80,6 @@ class PreparedCommit:
 
     @property
     def store(self) -> Store:
-        """Where the table is stored."""
         return self.snapshot.store if isinstance(self.snapshot, Snapshot) else self.snapshot
 
     @property
@@ -90,12 +89,10 @@ class PreparedCommit:
 
     @property
     def new_metadata(self) -> Metadata | None:
-        """The metadata that the commit sets."""
         return first_of(Metadata, self.actions)
 
     @property
     def new_protocol(self) -> Protocol | None:
-        """The protocol that the commit sets."""
         return first_of(Protocol, self.actions)
 
     @property

@@ -68,7 +68,6 @@ def other_changes(
     """Sum up what commits did, in the order of their versions.
 
     Args:
-        read: The files that the transaction read.
         blind_appends: Whether files count that were added by a writer which read nothing (Serializable).
     """
     now = {canonical_path(file.path, root): file for file in read}

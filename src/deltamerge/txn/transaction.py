@@ -50,7 +50,6 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
     return int(time.time() * 1000)
 
 
@@ -235,6 +234,5 @@ def _write_checksum(committed: Committed, prepared: PreparedCommit, content: byt
 
 
 def _is_checkpoint_due(version: int, metadata: Metadata) -> bool:
-    """Return whether a version is to have a checkpoint, as delta-spark decides it."""
     interval = integer(metadata.configuration, "delta.checkpointInterval", 10)
     return version > 0 and interval > 0 and version % interval == 0

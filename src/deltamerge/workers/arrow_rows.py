@@ -314,7 +314,6 @@ class _OfPairs:
         return self._source.new.stored(name, found)
 
     def check(self) -> None:
-        """Refuse rows for which Spark found that a constraint does not hold."""
         if self._holds is not None and len(self.rows):
             _refuse_violations(self._taken(self._holds))
 
@@ -368,7 +367,6 @@ def _only_updated(table: pa.Table, source: _Source, changing: RowPairs, changes:
 
 
 def _updated_rows(file: ChangingFile, changing: RowPairs, schema: pa.Schema, source: _Source) -> Iterator[pa.Table]:
-    """Return only the updated rows of a file."""
     source = source.of_rows(changing.matched_sources, file.exchanged)
     for number in source.new.updates:
         updated = changing.of_clause(number)
@@ -457,7 +455,6 @@ def _unmatched(source: _Source, begin: int, end: int) -> Iterator[_NewRows]:
 
 
 def _inserted_rows(rows: _NewRows, schema: pa.Schema, new: NewRows) -> tuple[pa.Table, dict[int, int]]:
-    """Make new rows, and count them by clause."""
     if new.clause is None:
         (number,) = new.inserts
         return _made(rows, number, schema, new), {number: len(rows.places)}

@@ -108,7 +108,6 @@ class ClauseChoice:
 
         Args:
             rows: The columns in the conditions; constants need none, and a table without columns has no rows.
-            count: How many rows they are.
         """
         free = np.ones(count, np.bool_)
         numbers, is_returned = np.zeros(count, np.int32), np.zeros(count, np.bool_)
@@ -136,7 +135,6 @@ class RowCheck:
 
         Args:
             rows: Their columns by the names in data files.
-            count: How many rows they are.
         """
         seen = pa.table({str(index): rows[name] for index, name in self.columns.items()})
         if not _is_true(evaluate(self.condition, seen), count).all():

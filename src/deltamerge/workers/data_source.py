@@ -88,7 +88,6 @@ class TableReader(datasource.DataSourceReader):
     """Read a version of a table.
 
     Args:
-        rows: How tasks read files.
         plan: Returns what each task reads, of the files that may have rows for which some filters hold.
     """
 
@@ -183,9 +182,7 @@ class TableWriter(datasource.DataSourceArrowWriter):
     """Write rows as files of a table.
 
     Args:
-        rows: How tasks write them.
         plan: What the write is to commit, for the driver.
-        settings: The session's.
     """
 
     def __init__(self, rows: RowsToWrite, plan: str, settings: Mapping[str, str]) -> None:

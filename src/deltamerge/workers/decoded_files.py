@@ -18,7 +18,6 @@ DECODED_SCHEMA = "path STRING, size BIGINT"
 
 
 def decoding_work(file: StagedFile, groups: Sequence[int], target: str) -> str:
-    """Return the work of decoding some row groups of a file into a new one."""
     return json.dumps({"file": asdict(file), "groups": list(groups), "target": target})
 
 

@@ -24,7 +24,6 @@ def encoded_columns(rows: pa.Table, form: pa.Schema, options: Mapping[str, Any])
 
     Args:
         rows: At most `MOST_ROWS` rows, of some columns of the file.
-        form: The file's schema.
         options: Arguments of ``ParquetWriter``.
     """
     own = pa.schema([form.field(name) for name in rows.column_names])

@@ -50,9 +50,6 @@ def pairing(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
-    Args:
-        folder: Where the pairs are written.
-
     Returns:
         A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``joined`` (FALSE where
         no row can have one of the keys, so that the file's are not read) and the columns of `block_columns` (the rows

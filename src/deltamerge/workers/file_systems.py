@@ -33,7 +33,6 @@ def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
 
     Args:
         kind: ``s3``, ``gs``, ``az`` or ``hdfs``.
-        options: Its arguments.
     """
     if kind == "hdfs":
         return HdfsSystem(**options)
@@ -68,7 +67,6 @@ def key_of(kind: str, url: str) -> str:
 
 
 def account_of(url: str) -> str | None:
-    """Return the account that a URL of Azure's names; None where it names none."""
     found = _URL.fullmatch(url)
     return None if found is None or found.group(1) is None else found.group(2).partition(".")[0]
 

@@ -190,7 +190,6 @@ class Files:
             output.keep()
 
     def mark(self, path: str) -> None:
-        """Make an empty file."""
         with Output(self, path) as output:
             output.keep()
 
@@ -336,7 +335,6 @@ def whole(table: pa.Table, rows: int) -> pa.Table:
 
 
 def check_rows(found: int, rows: int) -> None:
-    """Raise a ValueError where other rows were read than a row group has by the footer."""
     if found != rows:
         raise ValueError(f"it has {rows} rows by its footer, but {found} were read: its pages are damaged")
 

@@ -67,7 +67,6 @@ class Codes:
 
     @property
     def mask(self) -> np.uint64:
-        """The bits of a row's number."""
         bits: np.uint64 = np.uint64((1 << self.bits) - 1)
         return bits
 
@@ -95,7 +94,6 @@ def write_index(files: Files, path: str, rows: int, parts: Parts) -> KeyIndex:
     """Sort keys into a file, 8 bytes a row.
 
     Args:
-        rows: How many there are.
         parts: The keys. All at a time are needed only where they are hashed, and some hashes are the same.
 
     Raises:

@@ -29,16 +29,13 @@ class NanColumns:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns that are watched."""
         return frozenset(name for name, *_ in self._found)
 
     def watch(self, table: pa.Table) -> None:
-        """Look at rows, some columns of which may be missing."""
         for path, known in self._found.items():
             self._found[path] = known or (path[0] in table.column_names and _has_nan(table, path))
 
     def is_in(self, table: pa.Table, column: str) -> bool:
-        """Return whether a column of some rows, or a field of it, has NaN."""
         return any(_has_nan(table, path) for path in self._found if path[0] == column)
 
     def as_metadata(self) -> dict[bytes, bytes]:

@@ -177,7 +177,6 @@ def new_file_work(
         rewritten: Files all of whose rows it takes over, with their changes.
         changed: Files of which it gets only the changed rows, since deletion vectors delete them where they were.
         moved: Files of other partitions of which it gets the updated rows.
-        inserted: The new rows that it gets.
     """
     return json.dumps(
         {

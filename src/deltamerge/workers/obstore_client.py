@@ -23,7 +23,6 @@ class ObstoreClient:
     Args:
         url: The bucket's or container's.
         options: The arguments of obstore's store.
-        requests: Counts the requests.
 
     Raises:
         ImportError: This process has no obstore.
@@ -41,7 +40,6 @@ class ObstoreClient:
         self._first: Any = from_url(url, **impatient(options))
 
     def head(self, key: str) -> Any:  # noqa: ANN401
-        """Return what is known of a file, as obstore has it."""
         return self._asked(f"{key} cannot be read", lambda store: self._obstore.head(store, key))
 
     def get(self, key: str, options: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -97,7 +97,6 @@ class Footer:
 
     @property
     def rows(self) -> list[int]:
-        """The rows of each row group."""
         return [group[_GROUP_ROWS][1] for group in self.content[_GROUPS][1][1]]
 
     @property
@@ -197,7 +196,6 @@ class ChunkFile:
 
     @property
     def size(self) -> int:
-        """The bytes that the file has so far."""
         return self._at
 
     def add(self, rows: int, chunks: list[Chunk]) -> None:
@@ -286,5 +284,4 @@ def is_of_known_writer(created_by: str | None) -> bool:
 
 
 def footer_of(buffer: pa.Buffer) -> Footer:
-    """Return the footer of a file in memory."""
     return Footer(lambda _: lambda first, end: buffer[first:end], buffer.size)

@@ -193,7 +193,6 @@ def opened_writer(
     """Return the writer of a file that takes the place of another one, and may have more columns or wider ones.
 
     Args:
-        changed: What changes in each row group.
         compression: The codec of new columns; None for that of the file's own.
     """
     file = source.file
@@ -236,7 +235,6 @@ def patch_file(
 
     Args:
         target: The path of the new file, in an existing folder; it appears whole or not at all.
-        origin: What the log has of the rows.
 
     Raises:
         ValueError: A row to leave out is not in the file.
@@ -271,7 +269,6 @@ class RowGroup:
 
 
 def row_places(file: pq.ParquetFile) -> list[slice]:
-    """Return where the rows of each row group are in a file."""
     ends = list(accumulate(file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)))
     return list(map(slice, [0, *ends][: len(ends)], ends))
 

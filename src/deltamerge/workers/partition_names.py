@@ -52,7 +52,6 @@ def without_empty(column: Any) -> Any:  # noqa: ANN401
 
 
 def partition_strings(column: Any) -> pa.Array:  # noqa: ANN401
-    """Return a partition column's values as strings."""
     encoded = column.dictionary_encode()
     plain = encoded.dictionary
     # Python's calendar ends with the year 9999, begins with the year 1, and knows no nanoseconds.

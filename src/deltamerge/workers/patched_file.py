@@ -34,7 +34,6 @@ def patched_file(
     Args:
         schema: The new file's.
         options: Arguments of ``ParquetWriter`` for what is encoded.
-        changed: What changes in each row group.
     """
     before = source.file.metadata
     rows = [before.row_group(number).num_rows for number in range(before.num_row_groups)]
@@ -91,7 +90,6 @@ class PatchedFile(TableWriter):
         return [name for name in self.schema.names if name not in copied]
 
     def write_group(self, group: int, rows: pa.Table) -> None:
-        """Write what a row group of the file has become."""
         self._nan.watch(rows)
         changed, given = self._changed[group], frozenset(rows.column_names)
         copied: list[str] = []

@@ -141,7 +141,6 @@ class _Parts:
         self._starts = [first for first, _ in self.items]
 
     def missing(self, wanted: _Span) -> list[_Span]:
-        """Return what of a range is in no part."""
         found, (at, end) = [], wanted
         for first, part in self.items:
             if first >= end:

@@ -14,7 +14,6 @@ class RequestCounts:
     """Requests to a store.
 
     Args:
-        requests: How many.
         in_sequence: The most of them that followed one another, each begun after the one before had ended.
         bytes_read: Bytes of the files' contents; what a listing returns is not counted.
         bytes_written: Likewise.

@@ -81,7 +81,6 @@ def block_columns(sets: Iterable[Blocks]) -> dict[str, pa.Array]:
 
 
 def read_blocks(batch: pa.RecordBatch, row: int) -> Blocks:
-    """Return the set of a row of `block_columns`."""
     numbers, words = (batch.column(name)[row].values.to_numpy() for name in ("blocks", "words"))
     return numbers, words
 

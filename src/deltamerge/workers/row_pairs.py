@@ -44,7 +44,6 @@ class RowPairs:
 
     @property
     def is_changing(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """For each whether a clause changes its row."""
         found: np.ndarray[Any, np.dtype[np.bool_]] = (self.clauses != NO_CLAUSE) & (np.abs(self.clauses) < SKIPPED)
         return found
 

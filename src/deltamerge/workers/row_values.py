@@ -52,7 +52,6 @@ Value: TypeAlias = ColumnValue | Literal | ConditionValue | Calculation
 
 
 def positions_in(value: Value) -> frozenset[int]:
-    """Return the positions of a value's columns."""
     if isinstance(value, ColumnValue):
         return frozenset({value.index})
     if isinstance(value, ConditionValue):
@@ -79,7 +78,6 @@ class RowValue:
 
     @property
     def target_names(self) -> frozenset[str]:
-        """The columns of the target's files that are read for it."""
         return frozenset(column.name for column in self.target.values())
 
     def of(
@@ -130,7 +128,6 @@ class ClauseRows:
 
 
 def staged_names(setting: Setting) -> tuple[str, ...]:
-    """Return the staged columns that are read for a column."""
     return (setting,) if isinstance(setting, str) else tuple(setting.source.values())
 
 
@@ -173,7 +170,6 @@ def _case(values: list[Any], kind: pa.DataType) -> Any:  # noqa: ANN401
 
 
 def _rounded(values: list[Any], kind: pa.DataType) -> Any:  # noqa: ANN401
-    """Return decimals with fewer digits after the point."""
     (value,) = values
     return pc.round(value, ndigits=kind.scale, round_mode="half_towards_infinity").cast(kind)
 

@@ -47,7 +47,6 @@ def exchanging(
 
     Args:
         columns: The columns of the source that are written.
-        folder: Where the files are written.
 
     Returns:
         A function over batches of ``first`` and ``end``, a row a range of source rows. It returns a row of

@@ -58,7 +58,6 @@ class KeyLookup:
     """What is looked up in files, and which clause takes what is found.
 
     Args:
-        staged: The source's rows.
         clause: The MATCHED clause that takes a pair: its number for all pairs (or `NO_CLAUSE`), the column of the
             staged rows with its number, NULL where there is none, or what chooses it by both rows.
         by_source: What takes target rows without a match; None where all stay.
@@ -86,7 +85,6 @@ def comparable(rows: pa.Table, names: Sequence[str], keys: Sequence[ComparedKey]
     """Return keys so that a join finds the equal ones: of null-safe ones the values and whether they are NULL.
 
     Args:
-        names: The columns of the keys.
         admitted: For each row whether it may match anything; None where all may.
     """
     found: dict[str, Any] = {}

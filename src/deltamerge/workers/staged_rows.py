@@ -57,7 +57,6 @@ class StagedFile:
     """A file of rows, as it was when it was first looked at.
 
     Args:
-        rows: How many it has.
         size: Its size in bytes; 0 of one that was staged.
         modified: When it was last changed, nanoseconds since 1970; 0 of one that was staged.
     """
@@ -77,7 +76,6 @@ class StagedFile:
         return self.path.endswith(STAGED_SUFFIX)
 
     def check_unchanged(self, files: Files) -> None:
-        """Raise a ValueError where the file is no longer the one that was looked at."""
         if not self.is_staged and files.version(self.path) != (self.size, self.modified):
             raise ValueError(f"{self.path} was changed meanwhile")
 
@@ -114,7 +112,6 @@ class StagedRows:
 
 
 def staged_schema(key_types: Sequence[str]) -> str:
-    """Return the schema of what `staging` returns, as DDL."""
     ranges = [
         f", lo{i} {name}, hi{i} {name}, n{i} BIGINT, bytes{i} BIGINT, not_utf8{i} BIGINT"
         for i, name in enumerate(_AS_NUMBERS.get(name, name) for name in key_types)
@@ -294,7 +291,6 @@ def in_plain_numbers(column: Any) -> Any:  # noqa: ANN401
 
 
 def taken(column: Any, rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401
-    """Return an array of some rows of a column, in their order."""
     return TakenRows(rows).of(column)
 
 
@@ -306,7 +302,6 @@ class TakenRows:
         self._in_pieces: dict[tuple[int, ...], _InPieces] = {}
 
     def of(self, column: Any) -> Any:  # noqa: ANN401
-        """Return an array of a column's rows."""
         if not isinstance(column, pa.ChunkedArray):
             return column.take(pa.array(self._rows))
         if column.num_chunks < 2:

@@ -24,7 +24,6 @@ class Shape:
     """A type that values get, and where its parts are found in the values as they are.
 
     Args:
-        target: The type.
         parts: A struct's fields in the target's order, an array's element, or a map's key and value.
         pad: The length to which strings are filled up with blanks; None for none.
     """
@@ -134,7 +133,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def in_plain_types(rows: Any) -> Any:  # noqa: ANN401
-    """Return a table or a batch with its columns in plain types."""
     plain = [plain_type(kind) for kind in rows.schema.types]
     if plain == rows.schema.types:
         return rows
@@ -273,7 +271,6 @@ def _plain(column: Any, shape: Shape) -> Any:  # noqa: ANN401
 
 
 def padded(column: Any, length: int | None) -> Any:  # noqa: ANN401
-    """Return strings filled up with blanks to a length; None for as they are."""
     if length is None or pa.types.is_null(column.type):
         return column
     return pc.utf8_rpad(column, width=length, padding=" ")

@@ -52,7 +52,6 @@ class RowsToWrite:
         pads: The lengths to which strings are filled up with blanks, by the columns' names.
         conditions: What must be TRUE for every row, over the frame's columns by position, and the error otherwise.
         most_bytes: The size at which a file ends; None for one file a task and partition.
-        frame_schema: The frame's columns.
         time_zone: The session's time zone, where it says which rows are replaced; else None.
     """
 

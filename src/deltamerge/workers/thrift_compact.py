@@ -35,15 +35,12 @@ def read_struct(data: bytes) -> Struct:
 
 
 def write_struct(value: Struct) -> bytes:
-    """Write what `read_struct` reads."""
     out = bytearray()
     _write_struct(out, value)
     return bytes(out)
 
 
 class _Reader:
-    """Read values from some bytes, one after the other."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0

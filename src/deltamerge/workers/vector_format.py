@@ -45,7 +45,6 @@ class PackedVectors:
     """The content of a deletion vector file.
 
     Args:
-        content: The file's bytes.
         places: For each bitmap its offset in the file and its size, in bytes.
     """
 

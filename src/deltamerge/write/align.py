@@ -12,12 +12,10 @@ from deltamerge.write.store_assignment import StoreAssignment
 
 
 def same_name(left: str, right: str, case_sensitive: bool) -> bool:
-    """Compare names by the session's rule."""
     return left == right if case_sensitive else left.lower() == right.lower()
 
 
 def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | None:
-    """Return the position of a field by name, or None."""
     for index, field in enumerate(schema.fields):
         if same_name(field.name, name, case_sensitive):
             return index

@@ -81,7 +81,6 @@ class WriteTarget:
 
     @property
     def mode(self) -> str:
-        """The table's column mapping mode."""
         return mapping_mode(self.configuration)
 
     @property
@@ -191,7 +190,6 @@ def _check_on_disk(store: Store, files: Iterable[tuple[str, int]]) -> None:
 
 
 def change_folder(folder: str) -> str:
-    """Return the folder with the change data of a write."""
     return f"{CHANGE_DATA_FOLDER}/{folder}"
 
 
@@ -362,7 +360,6 @@ def as_stored(value: Column, field: StructField, partition_columns: Collection[s
 
 
 def _data_files(store: Store, folder: str) -> list[StoredFile]:
-    """Return what Spark has written."""
     return [file for file in store.list(folder) if file.path.endswith(".parquet") and "/_temporary/" not in file.path]
 
 

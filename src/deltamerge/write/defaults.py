@@ -17,7 +17,6 @@ CURRENT_DEFAULT = "CURRENT_DEFAULT"
 
 
 def default_sql(field: StructField) -> str | None:
-    """Return the SQL of a column's default, None where it has none."""
     sql = field.metadata.get(CURRENT_DEFAULT)
     return None if sql is None else str(sql)
 

@@ -87,7 +87,6 @@ def check_partition_columns(given: tuple[str, ...] | None, columns: tuple[str, .
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Refuse a definition whose columns, partition columns or clustering columns are wrong."""
     check_types(definition.schema)
     check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
     check_duplicates(definition.schema)
@@ -143,7 +142,6 @@ def _repeated(path: tuple[str, ...], kind: DataType) -> Iterator[tuple[tuple[str
 
 
 def check_clustering(definition: TableDefinition) -> None:
-    """Refuse clustering columns that a table cannot have."""
     if definition.clustered_by and definition.partition_columns:
         raise DeltaAnalysisException(
             "DELTA_CLUSTER_BY_WITH_PARTITIONED_BY",
@@ -191,7 +189,6 @@ def _check_clustering_columns(definition: TableDefinition) -> None:
 
 
 def _type_at(schema: StructType, path: tuple[str, ...]) -> DataType:
-    """Return the type of a column or of a struct's field."""
     found: DataType = schema
     for part in path:
         field = next((f for f in found.fields if f.name == part), None) if isinstance(found, StructType) else None

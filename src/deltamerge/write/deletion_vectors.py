@@ -56,7 +56,6 @@ NO_VECTORS = VectorChanges()
 
 
 def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
-    """Combine what becomes of several groups of files."""
     return VectorChanges(
         kept=tuple(file for some in changes for file in some.kept),
         removed=tuple(file for some in changes for file in some.removed),
@@ -67,7 +66,6 @@ def all_of(changes: Sequence[VectorChanges]) -> VectorChanges:
 
 
 def writes_deletion_vectors(snapshot: Snapshot, permitted: bool) -> bool:
-    """Return whether the table's properties and protocol let a statement delete by deletion vectors."""
     enabled = is_enabled(snapshot.metadata.configuration, "delta.enableDeletionVectors")
     supported = "deletionVectors" in features(snapshot.protocol)
     return permitted and enabled and supported
@@ -107,7 +105,6 @@ def write_deletion_vectors(
 
 
 def _extended(before: Mapping[str, BitMap64], file: AddFile, positions: BitMap64, num_records: int) -> BitMap64:
-    """Add newly deleted positions to those of a file's vector."""
     old = deleted_positions(file, before)
     if positions.max() >= num_records or not positions.isdisjoint(old):
         raise DeltaRuntimeException(

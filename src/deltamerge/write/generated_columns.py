@@ -19,7 +19,6 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 
 
 def generation_expression(field: StructField) -> str | None:
-    """Return a generated column's SQL, None for every other column."""
     sql = field.metadata.get(GENERATION_EXPRESSION)
     return None if sql is None else str(sql)
 

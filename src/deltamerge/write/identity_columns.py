@@ -112,7 +112,6 @@ def with_furthest_marks(schema: str | None, other: str | None) -> str:
 
 
 def check_identity_columns(schema: StructType, partition_columns: Collection[str]) -> None:
-    """Refuse identity columns that a table must not have."""
     for field in schema.fields:
         column, problem = identity_column(field), None
         if column is None:
@@ -148,7 +147,6 @@ def explicit_insert(name: str, where: str) -> DeltaAnalysisException:
 
 
 def identity_update(name: str, where: str) -> DeltaAnalysisException:
-    """Return the error for an UPDATE that sets an identity column."""
     return DeltaAnalysisException(
         "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED",
         f"UPDATE on IDENTITY column {name} is not supported. Leave it out{where}",
@@ -177,7 +175,6 @@ class RowNumbers:
         return F.get(firsts, partition) + row_id.bitwiseAND(F.lit(2**_ROW_BITS - 1))
 
     def first_value(self, column: IdentityColumn) -> int:
-        """Return an identity column's value for the first row."""
         first, last = column.next_value, column.next_value + column.step * max(self.count - 1, 0)
         if self.count and (first not in _LONG or last not in _LONG):
             raise DeltaRuntimeException(

@@ -38,7 +38,6 @@ class PartitionFolders:
 
 
 def folders_in(store: Store, folder: str) -> PartitionFolders:
-    """Return how Spark is to name partitions in a new folder of a table."""
     if not store.is_local:
         return PartitionFolders()
     store.make_folder(folder)

@@ -51,7 +51,6 @@ def replaced_files(
 
 
 def replaced_among(snapshot: Snapshot, among: FilesAmong) -> Replaced:
-    """Return a table's files of the partitions that are replaced."""
     files = snapshot.files.add_files()
     fitting = {file.path for file in among(files)}
     return Replaced(snapshot.files.filter(np.array([file.path in fitting for file in files], np.bool_)), among)

@@ -51,7 +51,6 @@ class StoreAssignment:
     whole: tuple[str, str] | None = None
 
     def into(self, column: str) -> StoreAssignment:
-        """Return the same rules for a value of the named column."""
         return replace(self, column=column)
 
     def within(self, source: T.DataType, target: T.DataType) -> StoreAssignment:
@@ -90,7 +89,6 @@ class Overflow:
 
     @property
     def words(self) -> str:
-        """What happened, for a message."""
         problem = f"a value of type {self.source or ''} does not fit {self.target or ''}"
         return problem if self.column is None else f"{problem} in column `{self.column}`"
 
@@ -139,7 +137,6 @@ class CastPart:
 
     @property
     def types(self) -> tuple[str, str]:
-        """The types of the whole, as SQL."""
         return sql_type(self.whole[0]), sql_type(self.whole[1])
 
 

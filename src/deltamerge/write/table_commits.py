@@ -128,7 +128,6 @@ class WrittenRows:
         return None if self.replaced is None else self.replaced.files
 
     def actions(self) -> tuple[Action, ...]:
-        """Return the removals of files, and the files that are added."""
         removed = () if self.removed is None else removals_of(self.removed, self.data_change)
         added = self.files.files
         return (*removed, *(added if self.data_change else [replace(file, data_change=False) for file in added]))
@@ -338,11 +337,7 @@ def _metrics_of_replaced(store: Store, removed: FileTable) -> dict[str, str]:
 
 
 def write_parameters(mode: str, named_partitions: Sequence[str]) -> dict[str, object]:
-    """Return what the history shows of a write of rows.
-
-    Args:
-        named_partitions: The partition columns that the write names.
-    """
+    """Return what the history shows of a write of rows."""
     return {"mode": mode, "partitionBy": json.dumps(list(named_partitions))}
 
 

@@ -414,8 +414,6 @@ def written_definition(
     """Return an existing table's definition after a write that replaces no schema; refuse one that it does not take.
 
     Args:
-        table: The table's name.
-        given: The columns of the rows.
         sets_properties: Whether the table gets the properties of the write.
     """
     snapshot.check_writable()

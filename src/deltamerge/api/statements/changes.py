@@ -61,7 +61,6 @@ def run_update(tables: Tables, found: DeltaTable, statement: UpdateRows) -> Data
 
 
 def _name(statement: DeleteRows | UpdateRows) -> NameParts:
-    """Return the name that may qualify the table's columns."""
     return statement.table.parts if statement.alias is None else (statement.alias,)
 
 
@@ -93,7 +92,6 @@ def run_insert(tables: Tables, found: DeltaTable, statement: InsertRows) -> Data
 
 
 def _insert(statement: InsertRows, session_mode: str | None, snapshot: Snapshot) -> FrameWrite:
-    """Return what an INSERT does to the rows that are there."""
     condition = statement.replace_where
     if condition is None and statement.overwrites and not _is_dynamic(snapshot, session_mode):
         condition = _partitions(statement, spark_schema(snapshot))
@@ -103,7 +101,6 @@ def _insert(statement: InsertRows, session_mode: str | None, snapshot: Snapshot)
 
 
 def _partitions(statement: InsertRows, schema: StructType) -> str | None:
-    """Return the condition of the partitions that a statement names with their values."""
     fixed = _fixed_values(statement, schema)
     return " AND ".join(f"{quote(name)} <=> {value}" for name, value in fixed.items()) or None
 
@@ -122,7 +119,6 @@ def _fixed_values(statement: InsertRows, schema: StructType) -> dict[str, str]:
 
 
 def _is_dynamic(snapshot: Snapshot, session_mode: str | None) -> bool:
-    """Return whether an overwrite replaces only the partitions that get rows."""
     return (session_mode or "").lower() == "dynamic" and bool(snapshot.metadata.partition_columns)
 
 

@@ -161,7 +161,6 @@ def run_create_view(tables: Tables, statement: CreateTempView, _: str) -> DataFr
 
 
 def _with_view_columns(rows: DataFrame, statement: CreateTempView) -> DataFrame:
-    """Return a view's rows under the names of its columns."""
     names = [name for name, _ in statement.columns]
     if not names:
         return rows

@@ -14,7 +14,6 @@ from deltamerge.spark.session import empty_frame
 
 
 def nothing(spark: SparkSession) -> DataFrame:
-    """Return the frame of a statement without a result: no rows, no columns."""
     return empty_frame(spark, StructType([]))
 
 
@@ -34,5 +33,4 @@ def of_metrics(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
 
 
 def affected_rows(spark: SparkSession, outcome: MergeOutcome, metric: str) -> DataFrame:
-    """Return the one row of a DELETE or UPDATE."""
     return table(spark, [(int(outcome.metrics.get(metric, 0)),)], "num_affected_rows BIGINT")

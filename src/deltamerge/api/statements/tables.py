@@ -35,7 +35,6 @@ class Tables:
     """Delta tables by their paths and names.
 
     Args:
-        options: The options of the tables' object stores.
         given: Tables by the names that the caller gave them.
     """
 
@@ -71,22 +70,18 @@ class Tables:
         return is_there and catalog_entry(self.spark, qualified(self.spark, parts)) is None
 
     def is_of_another_provider(self, parts: Sequence[str]) -> bool:
-        """Return whether a name is one of a table of another provider or catalog, or of a view that is kept."""
         entry = catalog_entry(self.spark, parts)
         return entry is not None and not entry.is_temporary and entry.provider != "delta"
 
     def has_other_table(self, name: TableName) -> bool:
-        """Return whether the session's catalog has a table of another provider, or a view that is kept, of a name."""
         if name.path is not None or names_another_catalog(self.spark, name.parts):
             return False
         return self.is_of_another_provider(name.parts)
 
     def find(self, name: TableName) -> DeltaTable | None:
-        """Open the table that a statement names, None where it is no Delta table."""
         return self.at(name.path) if name.path is not None else self.called(name.parts)
 
     def open(self, name: TableName) -> DeltaTable:
-        """Open the Delta table that a statement names."""
         found = self.find(name)
         if found is not None:
             return found
@@ -98,7 +93,6 @@ class Tables:
         return self.open(name).table if name.path is None else open_table(self.spark, name.path, self.options)
 
     def version(self, table: DeltaTable, at: TimeTravel | None) -> DataFrame:
-        """Read a table, perhaps at an earlier version."""
         if at is None:
             return table.toDF()
         if at.version is not None:

@@ -146,7 +146,6 @@ CHECKPOINT_SCHEMA = pa.schema(
 """The columns of a classic checkpoint, as delta-spark names and orders them."""
 
 SIDECAR_SCHEMA = pa.schema([CHECKPOINT_SCHEMA.field("add"), CHECKPOINT_SCHEMA.field("remove")])
-"""The columns of a V2 checkpoint's sidecar."""
 
 _SIDECAR = _struct(path=_STRING, sizeInBytes=_LONG, modificationTime=_LONG, tags=STRING_MAP)
 V2_SCHEMA = pa.schema(
@@ -170,7 +169,6 @@ def state_rows(snapshot: Snapshot, now_ms: int) -> Rows:
 
 
 def as_table(rows: Rows, schema: pa.Schema) -> pa.Table:
-    """Return actions in the columns of a checkpoint, one a row."""
     columns = [
         pa.array([values if name == field.name else None for name, values in rows], field.type) for field in schema
     ]

@@ -39,6 +39,5 @@ def clustered_by(domains: Mapping[str, DomainMetadata], schema: StructType) -> t
 
 
 def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:
-    """Return the action that makes a table clustered by some columns."""
     values = {"clusteringColumns": [list(parts) for parts in columns], "domainName": DOMAIN}
     return DomainMetadata(DOMAIN, compact_json(values))

@@ -62,8 +62,6 @@ def physical_schema(schema: StructType, mode: str) -> StructType:
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """Return a schema without ids and physical names."""
-
     def unmapped(_: tuple[str, ...], field: StructField) -> StructField:
         others = {k: value for k, value in field.metadata.items() if k not in (COLUMN_ID, PHYSICAL_NAME)}
         return replace(field, metadata=others)

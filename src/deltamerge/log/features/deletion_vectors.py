@@ -136,7 +136,6 @@ def parse_vector(data: bytes, vector: DeletionVectorDescriptor) -> BitMap64:
 
 
 def deleted_positions(file: AddFile, vectors: Mapping[str, BitMap64]) -> BitMap64:
-    """Return the positions that a file's vector deletes, from vectors by their unique ids."""
     return BitMap64() if file.deletion_vector is None else vectors[file.deletion_vector.unique_id]
 
 
@@ -248,7 +247,6 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(string: str) -> bytes:
-    """Decode five characters to every four bytes."""
     if len(string) % 5:
         raise ValueError(f"a Base85 string has groups of five characters, not {len(string)} characters")
     data = bytearray()

@@ -59,7 +59,6 @@ _BY_SCHEMA: dict[str, Callable[[StructType], bool]] = {
 
 
 def with_required(features: Iterable[str]) -> frozenset[str]:
-    """Return features with all that they need."""
     features = frozenset(features)
     return features.union(*(_REQUIRED.get(name, frozenset()) for name in features))
 
@@ -80,7 +79,6 @@ def features_not_in_protocol(protocol: Protocol, metadata: Metadata) -> frozense
 
 
 def features_of_properties(configuration: Mapping[str, str]) -> Iterator[str]:
-    """Yield the features that a table's properties ask for."""
     for key, (value, feature) in _BY_PROPERTY.items():
         if configuration.get(key, "").lower() == value:
             yield feature

@@ -112,8 +112,6 @@ def with_version_of_changes(schema: StructType, assumed: int, version: int) -> S
 
 
 def without_type_changes(schema: StructType) -> StructType:
-    """Return a schema without the record of types that have changed."""
-
     def cleaned(_: tuple[str, ...], field: StructField) -> StructField:
         return replace(field, metadata={key: value for key, value in field.metadata.items() if key != TYPE_CHANGES})
 

@@ -141,7 +141,6 @@ def _unresolved(
 
 
 def _likeness(name: str, candidate: str) -> float:
-    """Return how much the last parts of two names are alike, from 0 to 1."""
     last, other = (written.lower().replace("`", "").rpartition(".")[2] for written in (name, candidate))
     return SequenceMatcher(None, last, other).ratio()
 
@@ -178,7 +177,6 @@ def _parameters(error: PySparkException) -> dict[str, str]:
 def unknown_target_column(
     path: Sequence[str], depth: int, within: StructType, where: str, statement: str | None, *, is_merge: bool
 ) -> DeltaAnalysisException:
-    """An assignment to a column or field that the target lacks, in a MERGE or in an UPDATE."""
     names = [f.name for f in within.fields]
     hint = did_you_mean(path[depth], names)
     if depth:
@@ -206,7 +204,6 @@ def unknown_target_column(
 
 
 def unsettable_field(path: Sequence[str], depth: int, data_type: DataType, where: str) -> DeltaAnalysisException:
-    """An assignment to a field of something that has no fields to set."""
     column = quote_name(path[:depth])
     if isinstance(data_type, (ArrayType, MapType)):
         return DeltaAnalysisException(

@@ -108,11 +108,9 @@ class ArrowClauses:
         return self._choice(clauses, returned, self._source)
 
     def pair_choice(self, returned: Collection[int]) -> ClauseChoice | None:
-        """Return which MATCHED clause takes a pair of rows; else as `source_choice`."""
         return self._choice(self.merge.matched, returned, self._both)
 
     def by_source_choice(self, returned: Collection[int]) -> ClauseChoice | None:
-        """Return which BY SOURCE clause takes an unmatched target row; else as `source_choice`."""
         return self._choice(self.merge.not_matched_by_source, returned, self._target)
 
     def _choice(

@@ -67,7 +67,6 @@ def assigned_value(value: Value, field: StructField) -> Value | None:
 
 
 def plain_type(field: StructField) -> pa.DataType | None:
-    """Return the type in Arrow of a column that is neither nested nor CHAR or VARCHAR; None for all others."""
     return None if CHAR_VARCHAR_TYPE in (field.metadata or {}) else arrow_of_plain(field.dataType)
 
 

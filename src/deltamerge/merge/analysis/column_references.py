@@ -69,7 +69,6 @@ class ClauseReferences:
     keeps_value: tuple[bool, ...]
 
     def taken_as_is(self, index: int) -> int | None:
-        """Return the position of the source's column whose values an output column takes as they are."""
         return self.source_columns[index] if self.keeps_value[index] else None
 
 
@@ -103,7 +102,6 @@ class MergeReferences:
         return without_operations(found, self._may_compare_times) if self.times_as_strings else found
 
     def _may_compare_times(self, operation: Operation) -> bool:
-        """Return whether an operation compares a string with what may be a date or a time."""
         has_string = any(isinstance(each, Literal) and isinstance(each.value, str) for each in operation.operands)
         others = [each for each in operation.operands if not isinstance(each, Literal)]
         return operation.op in _COMPARING and has_string and not all(map(self._is_string, others))
@@ -222,11 +220,7 @@ class MergeReferences:
         return frozenset(target), frozenset(source)
 
     def are_literals(self, outputs: Mapping[tuple[ClauseKind, int], Collection[int]]) -> bool:
-        """Return whether clauses set output columns to literals alone, which are the same in all rows.
-
-        Args:
-            outputs: As in `read_by_updates`.
-        """
+        """Return whether clauses set `outputs`, as in `read_by_updates`, to literals alone, the same in all rows."""
         for clause in (*self.merge.matched, *self.merge.not_matched_by_source):
             for output in (clause.outputs[index] for index in outputs.get(clause.key, ())):
                 if not isinstance(output, TakeValue):
@@ -280,11 +274,9 @@ class MergeReferences:
         return self.source_column(tree) if isinstance(tree, Name) else None
 
     def source_column(self, name: Name) -> int | None:
-        """Return the position of the source's column that a name certainly is."""
         return column_at(self._both, "source", self.merge.source_schema, name)
 
     def target_column(self, name: Name) -> int | None:
-        """Return the position of the target's column that a name certainly is, where only the target is seen."""
         return column_at(self._target, "target", self.merge.target_schema, name)
 
     def inserted_column(self, name: Name) -> int | None:

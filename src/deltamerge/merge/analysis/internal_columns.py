@@ -72,7 +72,6 @@ class InternalColumns:
         return f"{self.prefix}source_{index}"
 
     def source_key(self, index: int) -> str:
-        """Return the name of a key that is computed of the source's row, by its position among the keys."""
         return f"{self.prefix}source_key_{index}"
 
     def condition(self, action: str, index: int) -> str:
@@ -84,11 +83,9 @@ class InternalColumns:
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """The columns of `clause`, one for each kind."""
         return tuple(self.clause(kind) for kind in ("matched", "not_matched", "not_matched_by_source"))
 
     def value(self, kind: str, clause: int, index: int) -> str:
-        """Return the name of an assigned value."""
         return f"{self.prefix}{kind}_{clause}_value_{index}"
 
     def stored(self, kind: str, clause: int, index: int) -> str:

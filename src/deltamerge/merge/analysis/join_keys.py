@@ -60,7 +60,6 @@ class PlainKeys:
 
     @property
     def are_computed(self) -> bool:
-        """Whether Spark computes a key of the source's row."""
         return None in self.source
 
 

@@ -54,7 +54,6 @@ def resolve(
     conf: MergeConf,
     widening: str,
 ) -> ResolvedMerge:
-    """Look up every name of a merge."""
     evolves = statement.schema_evolution or conf.schema_auto_merge
     if not target_schema.fields and conf.empty_schema_target_check and not evolves:
         raise DeltaAnalysisException(

@@ -23,7 +23,6 @@ from deltamerge.write.store_assignment import StoreAssignment
 
 
 def type_at(schema: StructType, path: Sequence[str]) -> DataType:
-    """Return the type of a column or field by its path in the table's own spelling."""
     data_type: DataType = schema
     for part in path:
         assert isinstance(data_type, StructType)
@@ -50,8 +49,6 @@ class TakeSource:
 
 @dataclass(frozen=True)
 class TakeValue:
-    """An assigned value."""
-
     index: int
 
 
@@ -87,7 +84,6 @@ def values_of(output: Output) -> tuple[int, ...]:
 
 
 def reads_own_value(output: Output) -> bool:
-    """Return whether an output column is made of the target's own value."""
     return isinstance(output, (TakeTarget, SetFields)) or (isinstance(output, TakeSource) and output.keep_target_fields)
 
 
@@ -138,7 +134,6 @@ class ResolvedClause:
 
     @property
     def action(self) -> str:
-        """``update``, ``delete``, ``insert``, ``do_nothing`` or ``skip_unchanged``."""
         return self.clause.action_name
 
 
@@ -166,7 +161,6 @@ class ResolvedMerge:
 
     @cached_property
     def names(self) -> InternalColumns:
-        """The names of internal columns, which no column of either side has."""
         return InternalColumns(free_prefix((*self.output_schema.names, *self.source_schema.names)))
 
     def of_kind(self, kind: ClauseKind) -> tuple[ResolvedClause, ...]:
@@ -198,7 +192,6 @@ class ResolvedMerge:
 
     @property
     def changing(self) -> list[ResolvedClause]:
-        """The clauses that update or delete rows of the target."""
         clauses = (*self.matched, *self.not_matched_by_source)
         return [clause for clause in clauses if clause.action in ("update", "delete")]
 
@@ -208,12 +201,10 @@ class ResolvedMerge:
 
     @property
     def skipping(self) -> list[ResolvedClause]:
-        """The clauses that take the rows which an UPDATE would leave as they are."""
         return [clause for clause in self.clauses if clause.action == "skip_unchanged"]
 
     @property
     def given(self) -> list[ResolvedClause]:
-        """The statement's own clauses."""
         return [clause for clause in self.clauses if clause.action != "skip_unchanged"]
 
     @property

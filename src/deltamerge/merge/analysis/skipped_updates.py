@@ -49,7 +49,6 @@ _Same: TypeAlias = "str | Column"
 
 
 def skipping_unchanged(spark: SparkSession, merge: ResolvedMerge) -> ResolvedMerge:
-    """Add to a merge the clauses that take rows which an UPDATE would leave as they are."""
     sides = sides_of(spark, merge.statement, merge.target_schema, merge.target_alias)
     clauses: list[ResolvedClause] = []
     for clause in merge.clauses:

@@ -49,7 +49,6 @@ class Sides:
 
     @cached_property
     def other(self) -> DataFrame:
-        """A frame with one column that no side has."""
         prefix = free_prefix((*self.target_schema.names, *self.source_schema.names))
         return self.spark.range(1).toDF(f"{prefix}other")
 
@@ -213,7 +212,6 @@ def analyse(frame: Callable[[], DataFrame]) -> None:
 
 
 def holds_subquery(expression: Expression, *, double_quoted_identifiers: bool) -> bool:
-    """Return whether an expression holds a subquery, as SQL or as a Column."""
     if expression.column is None:
         return contains_subquery(expression.text)
     if is_built_on_subquery(expression.column):

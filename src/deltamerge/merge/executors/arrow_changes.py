@@ -88,7 +88,6 @@ class ArrowChanges:
 
     @property
     def roots(self) -> list[str]:
-        """The folders of data and of change data."""
         folder = self.lookup.execution.folder
         return [folder, change_folder(folder)] if self.writes_change_data else [folder]
 
@@ -151,7 +150,6 @@ def _partitions(changes: ArrowChanges) -> Partitions:
 
 
 def _remove_empty_folders(changes: ArrowChanges, partitions: Sequence[Partition], written: WrittenFiles) -> None:
-    """Delete the folders of partitions of which no row is left."""
     named = [*(file.path for file in written.files), *(file.path for file in written.change_files)]
     paths = (decode_path(path).split("/")[:-1] for path in named)
     used = {"/".join([*levels[:depth], ""]) for levels in paths for depth in range(1, len(levels) + 1)}
@@ -268,7 +266,6 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
 
 
 def _physical_path(execution: Execution, path: Sequence[str]) -> tuple[str, ...]:
-    """Return the path in data files of a column or field."""
     names, fields = list[str](), execution.merge.output_schema
     for name in path:
         field = next(field for field in fields.fields if field.name == name)

@@ -129,7 +129,6 @@ class ChangedRows:
         return "right_outer" if self._by_source else "inner"
 
     def inserted(self, source: Rows) -> DataFrame:
-        """Return a row for each source row that matches nothing and that an INSERT takes."""
         merge, names = self.merge, self._names
         if len(self.matches.matched_sources):
             source = self._with_words(source, self.matches.matched_sources, names.block_words)

@@ -280,7 +280,6 @@ def keep_one_match(rows: Rows, names: InternalColumns) -> Rows:
 
 
 def fit_the_driver(execution: Execution, files: Sequence[AddFile]) -> bool:
-    """Return whether the driver holds the positions of all rows of these files at once."""
     return rows_about((file.stats, file.size) for file in files) <= execution.limits.positions
 
 

@@ -109,21 +109,17 @@ class Execution:
         return self.table.store.is_local or self.context.session.runs_in_local_mode
 
     def opens_in_parts(self, source_bytes: int) -> bool:
-        """Return whether a source is too large for each task to open all of it."""
         return source_bytes > self.limits.source_bytes and not self.maps_source
 
     @property
     def writes_deletion_vectors(self) -> bool:
-        """Whether changed rows are deleted by deletion vectors, so that no other row is written again."""
         return self.plan.unchanged_rows.choice == "deletion_vector"
 
     def without(self, declined: Alternative) -> Execution:
-        """Plan again after an operator declined."""
         context = replace(self.context, declined=(*self.context.declined, declined))
         return replace(self, context=context, plan=make_plan(context))
 
     def by_any_plan(self) -> Execution:
-        """Return the execution as if the session asked for no plan."""
         return replace(self, context=replace(self.context, conf=replace(self.conf, executor="auto")))
 
     def knowing(self, summary: SourceSummary) -> Execution:
@@ -157,7 +153,6 @@ class Execution:
 
     @property
     def row_tracking(self) -> HiddenColumns | None:
-        """The data files' hidden columns for row ids, where the table has them enabled."""
         return materialized_columns(self.snapshot.metadata)
 
     @property
@@ -167,15 +162,12 @@ class Execution:
         return self.opened
 
     def located(self, path: str) -> str:
-        """Return the path of a file of the table as tasks open it."""
         return located(self.table.store, path)
 
     def target_files(self, source: Predicate, among: Mask | None = None) -> TargetFiles:
-        """Find the files that the merge must see; see `target_files`."""
         return target_files(self.snapshot, self.references, source, self.conf.session_time_zone, among)
 
     def refuse_append_only(self) -> None:
-        """Refuse to change rows of a table that only grows."""
         verb = self.merge.statement.verb
         refuse_append_only(self.snapshot, self.table.name, f"the {verb} updates or deletes rows")
 

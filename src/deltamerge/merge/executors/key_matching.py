@@ -48,7 +48,6 @@ class Pairs:
 
     Args:
         path: The file that has them.
-        count: How many there are.
         opened: How many rows of a source in parts are opened to take theirs.
         taken: How many a clause takes.
         taken_rows: How many rows of the target these name.
@@ -69,7 +68,6 @@ class Pairs:
 
     @classmethod
     def of(cls, found: Mapping[str, Any], file: AddFile, files: Files) -> Pairs:
-        """Return what a row of `PAIRS_SCHEMA` says of a file."""
         counts = {int(number): rows for number, rows in json.loads(found["rows_by_clause"]).items()}
         count, opened, taken, taken_rows = (found[name] for name in ("pairs", "opened", "taken", "taken_rows"))
         return cls(file, files, found["path"], count, opened, taken, taken_rows, counts)

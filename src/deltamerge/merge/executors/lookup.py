@@ -30,8 +30,6 @@ class StagedSource:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A key lookup once its source is read."""
-
     execution: Execution
     recipe: LookupRecipe
     staged: StagedSource

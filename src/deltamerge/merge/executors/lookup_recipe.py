@@ -45,12 +45,10 @@ class LookupClauses:
 
     @property
     def numbers(self) -> dict[tuple[str, int], int]:
-        """By the clauses whose rows are counted the number that pairs have for each."""
         return {clause.key: clause.code for clause in (*self.matched, *self.by_source, *self.skipped)}
 
     @property
     def updates(self) -> tuple[ResolvedClause, ...]:
-        """The MATCHED and the BY SOURCE clauses that update."""
         return tuple(clause for clause in (*self.matched, *self.by_source) if clause.action == "update")
 
 
@@ -96,7 +94,6 @@ class PairValues:
 
     @property
     def names(self) -> frozenset[str]:
-        """The columns with what is computed."""
         values = (name for each in self.columns.values() for name in each.values())
         return frozenset((*values, *self.holds.values()))
 
@@ -157,7 +154,6 @@ class LookupRecipe:
 
     @property
     def key_names(self) -> list[str]:
-        """The names of the source's keys in the staged rows."""
         return [key.source for key in self.compared]
 
     @property

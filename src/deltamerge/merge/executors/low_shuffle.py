@@ -67,7 +67,6 @@ class _Join:
         return matches
 
     def rows(self, how: str, files: Sequence[AddFile]) -> tuple[Rows, Rows | None]:
-        """Return the rows of both sides that belong together, of touched files."""
         side = target_side(self.execution, self.target, files, to_write=True)
         rows = joined(self.source, side.joined, self.execution.merge.condition, how)
         return rows, side.unmatchable

@@ -52,8 +52,6 @@ def check_visible(merge: ResolvedMerge, evaluated: Callable[[], DataFrame]) -> N
 
 @dataclass(frozen=True)
 class PairFrames:
-    """The rows of pairs as frames, with the columns that Spark reads."""
-
     lookup: Lookup
     found: tuple[Pairs, ...]
 
@@ -66,7 +64,6 @@ class PairFrames:
         return _those(self.lookup.execution.merge.target_schema, self.lookup.recipe.pair_values.target)
 
     def joined(self, _: str, files: Sequence[AddFile]) -> tuple[Rows, None]:
-        """Return the rows of both sides that belong together, of touched files."""
         paths = {file.path for file in files}
         of_files = [pairs for pairs in self.found if pairs.file.path in paths]
         return self.rows(of_files, changing=not self.lookup.recipe.undecided), None

@@ -41,7 +41,6 @@ class Partition:
         pairs: Of its files those with rows that change or leave for another partition.
         moved: Of files of other partitions the pairs whose updated rows come here.
         inserted: For each file of new rows the staged rows that may go there.
-        rows: How many rows that is.
     """
 
     folders: str
@@ -70,9 +69,6 @@ def moved_rows(
     lookup: Lookup, found: Sequence[Pairs], values: StagedRows | None
 ) -> tuple[tuple[Pairs, ...], dict[str, tuple[Pairs, ...]]]:
     """Find the updated rows that go to another partition.
-
-    Args:
-        values: What Spark computed of pairs.
 
     Returns:
         The pairs of all files, in which rows that leave their partition are `MOVED`; and the pairs of these rows by the
@@ -118,7 +114,6 @@ def moved_rows(
 
 
 def _setting(staged: StagedSource, code: int, columns: Sequence[str]) -> list[str]:
-    """Return the staged columns to which a clause sets partition columns."""
     return [_staged_name(staged.columns.updates[code], column) for column in columns]
 
 
@@ -243,7 +238,6 @@ def _declined(execution: Execution, reason: str) -> Declined:
 
 
 def _ranges(execution: Execution, first: int, rows: int, staged: StagedSource) -> tuple[InsertedRows, ...]:
-    """Distribute rows over files."""
     most = rows_of_a_file(execution)
     if most is None:
         most = max(1, staged.row_count * execution.limits.staged_bytes_of_a_file // max(1, staged.bytes))
@@ -253,7 +247,6 @@ def _ranges(execution: Execution, first: int, rows: int, staged: StagedSource) -
 
 
 def _is_of_calendar(days: int) -> bool:
-    """Return whether a day is of the years 1 to 9999."""
     return date.min.toordinal() <= _EPOCH + days <= date.max.toordinal()
 
 
@@ -267,6 +260,5 @@ def _spelled(value: int | str | None, kind: pa.DataType) -> str | None:
 
 
 def rows_of_a_file(execution: Execution) -> int | None:
-    """Return how many rows a new file has at most, by the table's property or the session's setting."""
     of_table = execution.write_target.records_per_file
     return execution.context.session.records_per_file if of_table is None else of_table

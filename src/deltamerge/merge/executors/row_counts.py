@@ -128,7 +128,6 @@ def count_rows(execution: Execution, touched: TouchedFiles, written: WrittenFile
 
 
 def writing_step(execution: Execution, touched: TouchedFiles) -> tuple[str, str]:
-    """Return the name and the description of the step in which an operator writes."""
     count = len(touched.rewrite)
     if not count:
         return "write_only_inserts", "writing new files for only inserts"

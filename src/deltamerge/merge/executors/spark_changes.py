@@ -168,7 +168,6 @@ def _patch(changes: SparkChanges) -> WrittenFiles:
 
 
 def _patched_rows(changes: SparkChanges) -> tuple[int, int]:
-    """Return how many rows the patched files had, and how many of them are left out."""
     before = sum(logical_rows(changes.execution.table.store, file) for file in changes.patched)
     return before, sum(len(changes.matches.changed[file.path]) for file in changes.patched)
 

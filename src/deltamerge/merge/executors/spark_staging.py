@@ -102,7 +102,6 @@ def stage_columns(
 
 
 def too_many_rows(execution: Execution) -> Declined:
-    """Return the answer to a source of too many rows or bytes."""
     limits, most = execution.limits, most_bytes(execution)
     reason = f"the source has more than {limits.indexed_rows:,} rows or {most >> 20:,} MiB"
     return Declined("match", "key_lookup", f"{reason}, which is more than tasks look keys up in")

@@ -54,7 +54,6 @@ class StagedColumns:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether Spark must compute something of a row that is in a file."""
         return bool(self.computed.keys() - self.chosen.keys())
 
     @property

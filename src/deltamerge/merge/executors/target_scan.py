@@ -44,7 +44,6 @@ def scan_rows(execution: Execution, files: Sequence[AddFile], *, to_write: bool 
 def target_side(
     execution: Execution, target: TargetFiles, files: Sequence[AddFile], *, to_write: bool = False
 ) -> TargetSide:
-    """Return the target's side of a join, of some of the files; see `scan_rows`."""
     unmatchable = target.unmatchable_among(files)
     joined = scan_rows(execution, target.joined_among(files), to_write=to_write)
     return TargetSide(joined, scan_rows(execution, unmatchable, to_write=to_write) if unmatchable else None)

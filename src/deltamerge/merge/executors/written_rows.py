@@ -25,7 +25,6 @@ _FOLDER = "rows"
 
 
 def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()) -> DataFrame:
-    """Select the output columns under the table's names, and hidden ones."""
     schema, names = execution.merge.output_schema, execution.merge.names
     return rows.frame.select(
         *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),

@@ -137,12 +137,10 @@ def evaluate_clauses(rows: Rows, merge: ResolvedMerge, kind: ClauseKind, *, valu
 def generate_all_action_exprs(
     merge: ResolvedMerge, clause: ResolvedClause, defaults: Callable[[int], Column]
 ) -> list[Column]:
-    """Return, for each output column, what it becomes under an UPDATE or INSERT, of that column's type."""
     return [generate_action_expr(merge, clause, index, defaults) for index in range(len(clause.outputs))]
 
 
 def target_copy(merge: ResolvedMerge, index: int) -> Column:
-    """Return the target's own value of an output column, in the output's type; a new column is NULL."""
     return target_value(merge, index, lambda: F.col(merge.names.target(index)))
 
 

@@ -25,7 +25,6 @@ class Derivation:
     Args:
         inputs: By the positions of output columns what they become.
         generated: By the position of a generated column the name under which it is added.
-        checks: The constraints to evaluate.
         holds: The name under which it is added whether they hold.
     """
 

@@ -54,7 +54,6 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
 
 
 def conflicts(context: PlanningContext, source: str) -> tuple[str, ...]:
-    """Return which other writers' commits this merge would conflict with."""
     retries = context.conf.conflict_retries
     again = f"the merge then runs again, up to {retries} times" if retries > 0 else "the merge then fails"
     files, blind = context.files.num_files, _is_write_serializable(context)
@@ -94,7 +93,6 @@ def _is_write_serializable(context: PlanningContext) -> bool:
 
 
 def warnings(context: PlanningContext) -> tuple[str, ...]:
-    """Return what makes this merge read, write or compare more than it needs to, each with what to do."""
     return (
         *_about_on(context),
         *_about_statistics(context),

@@ -37,7 +37,6 @@ def reached(context: PlanningContext) -> tuple[ResolvedClause, ...]:
 
 
 def takes_all(context: PlanningContext) -> bool:
-    """Return whether the first MATCHED clause has no condition, or there is none."""
     matched = context.merge.matched
     return not matched or matched[0].clause.condition is None
 

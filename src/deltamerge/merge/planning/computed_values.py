@@ -33,7 +33,6 @@ class Derived:
 
 
 def checks_in_arrow(context: PlanningContext) -> tuple[RowCheck, ...]:
-    """Return the constraints that PyArrow evaluates on rows as it writes them."""
     return tuple(check for check in (_in_arrow(context, check) for check in _checks(context)) if check is not None)
 
 
@@ -55,7 +54,6 @@ def value_in_arrow(context: PlanningContext, clause: ResolvedClause, index: int)
 
 
 def _checks_of_spark(context: PlanningContext, clause: ResolvedClause) -> tuple[Check, ...]:
-    """Return the constraints that Spark evaluates on a clause's rows."""
     fields = context.merge.output_schema.fields
     generated = {f.name for f, output in zip(fields, clause.outputs, strict=False) if isinstance(output, TakeGenerated)}
     return tuple(
@@ -68,7 +66,6 @@ def _checks_of_spark(context: PlanningContext, clause: ResolvedClause) -> tuple[
 
 
 def derived_of(context: PlanningContext, clause: ResolvedClause) -> Derived:
-    """Return what Spark computes of the rows that an UPDATE or INSERT writes."""
     schema = context.merge.output_schema
     generated = tuple(
         index

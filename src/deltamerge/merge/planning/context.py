@@ -54,7 +54,6 @@ class PlanningContext:
 
     Args:
         summary: What is known of the source once it was read.
-        returns_changes: Whether the changed rows are asked for.
         key_types: By its SQL the type of each key in ON that is no column of the source.
     """
 
@@ -71,7 +70,6 @@ class PlanningContext:
 
     @cached_property
     def arrow(self) -> ArrowClauses:
-        """What Arrow evaluates of the statement."""
         return ArrowClauses(self.references, self.conf.session_time_zone)
 
     @cached_property

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fits:
-    """Whether an operator fits a merge, and why."""
-
     fits: bool
     reason: str
 
@@ -40,7 +38,6 @@ def no(reason: str) -> Fits:
 
 
 def always(reason: str) -> Callable[[PlanningContext, str], Fits]:
-    """Return an operator that fits every merge for which it is listed."""
     return lambda _, __: yes(reason)
 
 
@@ -54,7 +51,6 @@ _PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", 
 
 
 def arrow_type(data_type: DataType) -> pa.DataType | None:
-    """Return a type in Arrow; None for one whose values Arrow does not hold exactly."""
     return file_type(data_type) if is_exact(data_type) else None
 
 
@@ -87,6 +83,5 @@ def stored_columns(schema: StructType, mode: str) -> dict[str, pa.Field]:
 
 
 def without_arrow(schema: StructType) -> str | None:
-    """Return the first column whose values Arrow does not hold exactly, and its type; None where there is none."""
     found = next((field for field in schema.fields if not is_exact(field.dataType)), None)
     return None if found is None else f"column {found.name} is of type {type_name(found)}"

@@ -120,7 +120,6 @@ def whole_files(context: PlanningContext, _: str) -> Fits:
 
 
 def operators(context: PlanningContext) -> Sequence[Operator]:
-    """Return the ways to find the rows that change, in the order of preference."""
     return OPERATORS if context.merge.statement.has_source else WITHOUT_SOURCE
 
 

@@ -61,7 +61,6 @@ _NONE: Operator = ("none", always("the statement has no source"))
 
 
 def operators(context: PlanningContext, match: str) -> Sequence[Operator]:
-    """Return the ways to read the source, for a way of finding the matches, in the order of preference."""
     return OPERATORS[match] if context.merge.statement.has_source else (_NONE,)
 
 

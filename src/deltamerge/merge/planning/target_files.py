@@ -89,7 +89,6 @@ def target_files(
 
 
 def partition_count(files: Iterable[AddFile], is_partitioned: bool) -> int:
-    """Count the partitions that files lie in, 0 on an unpartitioned table."""
     if not is_partitioned:
         return 0
     return len({tuple(sorted(file.partition_values.items())) for file in files})
@@ -105,7 +104,6 @@ def _among(files: FileTable, mask: Mask) -> FileTable:
 
 
 def may_match_mask(snapshot: Snapshot, predicate: Predicate, session_time_zone: str, among: Mask | None = None) -> Mask:
-    """Return of each file of the table whether it may hold rows of a predicate; see `files_that_may_match`."""
     partition_columns = snapshot.metadata.partition_columns
     return files_that_may_match(predicate, snapshot.files, snapshot.schema, partition_columns, session_time_zone, among)
 

@@ -10,7 +10,6 @@ from deltamerge.merge.planning.fit import Fits, Operator, always, evolved_within
 
 
 def none(context: PlanningContext, _: str) -> Fits:
-    """No file is touched."""
     if context.changes_target_rows:
         return no("there are clauses that update or delete")
     return yes("no clause updates or deletes, so no file is touched")

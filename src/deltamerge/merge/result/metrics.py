@@ -50,12 +50,10 @@ _SKIPPED = "numTargetRowsSkipped"
 
 
 def no_metrics(statement: MergeStatement) -> dict[str, int]:
-    """Return the metrics of a merge that does not run."""
     return dict.fromkeys([*_NAMES, *([_SKIPPED] if statement.skip_unchanged else [])], 0)
 
 
 def metrics_of(changes: MergeChanges) -> dict[str, int]:
-    """Return the metrics of a merge by Delta's names."""
     execution, scan, touched = changes.execution, changes.target.sizes, changes.touched
     merge, steps = execution.merge, execution.steps
     written, removed = changes.written, changes.removed_files

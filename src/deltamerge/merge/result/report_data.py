@@ -20,7 +20,6 @@ SOURCE_STEPS = ("plan_source", "materialize_source", "summarize_source", "number
 def outcome_of(
     statement: MergeStatement, changes: MergeChanges, version: int | None, metrics: Mapping[str, int]
 ) -> MergeOutcome:
-    """Put together what a merge did; the version is None where nothing changed."""
     execution = changes.execution
     merge, table, plan = execution.merge, execution.table, execution.plan
     return MergeOutcome(
@@ -106,7 +105,6 @@ def _clause_outcomes(merge: ResolvedMerge, changes: MergeChanges) -> tuple[Claus
 
 
 def already_committed(table: Table, statement: MergeStatement, snapshot: Snapshot) -> MergeOutcome:
-    """Return the outcome of a merge whose application transaction the table already holds."""
     return MergeOutcome(
         table=table.name,
         statement=statement.to_sql(f"delta.`{table.name}`"),

@@ -217,7 +217,6 @@ class KeyRange:
     values: tuple[Any, ...] = ()
 
     def intervals(self, of_target: KeyHistogram | None) -> Sequence[tuple[Any, Any]]:
-        """Return ranges in which all values are."""
         if self.low is None:
             return ()
         if 0 < len(self.values) <= MOST_RANGES:

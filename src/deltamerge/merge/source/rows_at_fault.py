@@ -31,7 +31,6 @@ def tie_error(argument: str, key: Column, order: Column) -> Column:
 
 
 def null_error(argument: str, key: Column) -> Column:
-    """Return what fails the job that computes it, as a row has NULL in what an argument names."""
     return row_error(_NULL, {"argument": argument}, {"key": F.to_json(key)})
 
 

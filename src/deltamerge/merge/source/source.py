@@ -97,7 +97,6 @@ def read_source(merge: ResolvedMerge) -> Source:
 
 
 def numbered_source(frame: DataFrame, names: InternalColumns) -> Source:
-    """Return rows as a source that is computed each time it is read."""
     return Source(_numbered(frame, names))
 
 

@@ -23,7 +23,6 @@ class TableName:
 
     @staticmethod
     def of(parts: NameParts) -> TableName:
-        """Return the table of a name, whose path is in ``delta.`path` ``."""
         return TableName(parts, parts[1] if names_path(parts) else None)
 
 

@@ -64,7 +64,6 @@ def _read_option(cursor: Cursor, where: str, column: ColumnDefinition, alters: b
 
 
 def read_position(cursor: Cursor, where: str) -> Position:
-    """Read ``FIRST`` or ``AFTER column``, if it comes."""
     if cursor.accept("FIRST"):
         return "FIRST"
     return (cursor.identifier(f"{where} AFTER", "a column"),) if cursor.accept("AFTER") else None

@@ -74,7 +74,6 @@ def read_alias(cursor: Cursor, *following: str) -> str | None:
 
 
 def read_where(cursor: Cursor, where: str, *stops: str) -> Expression | None:
-    """Read ``WHERE condition``, if it comes."""
     if not cursor.accept("WHERE"):
         return None
     return cursor.expression(f"{where} WHERE", "a condition", *stops)
@@ -151,7 +150,6 @@ def read_rest(cursor: Cursor, where: str) -> str:
 
 
 def read_end(cursor: Cursor, where: str) -> None:
-    """Check that the statement is over."""
     while cursor.accept(";"):
         pass
     if cursor.token is not None:
