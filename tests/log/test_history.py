@@ -11,7 +11,7 @@ from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableNotFoundEx
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.storage.store import open_store
+from deltamerge.storage.store import LocalStore, open_store
 from log.logs import PROTOCOL, Log, add, info, metadata, simple_log
 
 
@@ -100,3 +100,16 @@ def test_values_of_other_types_are_none(tmp_path: Path) -> None:
     assert (row["operation"], row["userName"], row["timestamp"]) == ("5", '{"a":1}', None)
     assert {row[name] for name in ("operationMetrics", "operationParameters", "readVersion", "job")} == {None}
     assert row["isBlindAppend"] is None
+
+
+def test_a_log_that_is_cleaned_up_while_it_is_read(tmp_path: Path) -> None:
+    log = simple_log(tmp_path)
+    first = tmp_path / "_delta_log" / f"{0:020d}.json"
+
+    class Cleaned(LocalStore):
+        def get(self, path: str) -> bytes:
+            first.unlink(missing_ok=True)
+            return super().get(path)
+
+    versions = [row["version"] for row in read_history(log.store)]
+    assert [row["version"] for row in read_history(Cleaned(str(tmp_path)))] == versions[:-1]

@@ -7,7 +7,6 @@ import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.log.version_checksum import checksum_content
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
+from deltamerge.txn.prepared import CommitSettings
 from deltamerge.txn.transaction import commit
 from foreign.tables import OWN
 from txn.tables import append, clock, create, metadata, prepare, write_file
@@ -266,5 +266,5 @@ def test_one_that_exists_stays(tmp_path: Path) -> None:
 
 def test_none_is_written_where_it_is_switched_off(tmp_path: Path) -> None:
     first = create(tmp_path)
-    changes: dict[str, Any] = {"writes_checksum": False}
-    assert not checksum(commit(prepare(first, metadata(), **changes), clock).snapshot).exists()
+    prepared = prepare(first, metadata(), settings=CommitSettings(writes_checksum=False))
+    assert not checksum(commit(prepared, clock).snapshot).exists()

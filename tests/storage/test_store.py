@@ -6,18 +6,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from obstore.store import MemoryStore
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.hadoop_store import FoundFile, HadoopStore
 from deltamerge.storage.local_store import TEMP_SUFFIX
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.store import LocalStore, Store, open_store
+from deltamerge.storage.task_files import NotOpened
 
 NAMES = [
     "a b",
@@ -72,12 +74,58 @@ def test_listing(store: Store) -> None:
     for path in ["log/1", "log/2", "log/3", "log/_sub/4", "log2/5", "6"]:
         store.put(path, b"")
     assert [file.path for file in store.list("log")] == ["log/1", "log/2", "log/3", "log/_sub/4"]
-    assert [file.path for file in store.list("log", "log/1")] == ["log/2", "log/3", "log/_sub/4"]
     assert [file.path for file in store.list_folder("log")] == ["log/1", "log/2", "log/3"]
     assert [file.path for file in store.list_folder("log", "log/1")] == ["log/2", "log/3"]
     assert [file.path for file in store.list_folder("")] == ["6"]
     assert store.list("nowhere") == store.list_folder("nowhere") == []
     assert store.list_folder("log")[0].name == "1"
+
+
+def test_files_that_others_make_and_delete_while_a_folder_is_listed(tmp_path: Path) -> None:
+    store, done = open_store(str(tmp_path)), threading.Event()
+    store.put("kept", b"")
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            store.put_if_absent(f"log/{number}", b"")
+            store.delete([f"log/{number}"])
+            number += 1
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        try:
+            for _ in range(2_000):
+                assert "kept" in {file.path for file in store.list()}
+                store.list_folder("log")
+        finally:
+            done.set()
+        writing.result()
+
+
+class Vanishing:
+    """HDFS as it is while a folder below the listed one goes."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
+        if folder == "/t/nowhere":
+            raise FileNotFoundError(folder)
+        yield FoundFile(f"{folder}/a", 1, 1)
+        if recursive and self.times:
+            self.times -= 1
+            raise FileNotFoundError(f"{folder}/_temporary/0")
+
+
+def test_a_folder_that_vanishes_below_a_listed_one() -> None:
+    def store(times: int) -> HadoopStore:
+        return HadoopStore("hdfs://h/t", cast(Any, Vanishing(times)), NotOpened("no tasks"))
+
+    assert [file.path for file in store(2).list("x")] == ["x/a"]
+    assert store(2).list("nowhere") == []
+    with pytest.raises(FileNotFoundError):
+        store(9).list("x")
 
 
 def test_put_if_absent_keeps_the_first(store: Store) -> None:

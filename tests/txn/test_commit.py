@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from obstore.exceptions import BaseError, NotSupportedError, PermissionDeniedError, UnauthenticatedError
 
 from deltamerge.exceptions import (
     CommitStateUnknownException,
@@ -29,6 +30,7 @@ from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.features.type_widening import with_type_changes
 from deltamerge.log.schema import PrimitiveType, StructType, parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, load_snapshot
+from deltamerge.storage.calls import described, raise_error
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
 from deltamerge.txn.application import ApplicationTransaction
@@ -250,6 +252,34 @@ def test_a_full_disk_is_its_own_error(tmp_path: Path) -> None:
     create(tmp_path)
     read = load_snapshot(Failing(str(tmp_path), OSError(errno.ENOSPC, "no space left"), writes=False))
     with pytest.raises(OSError, match="no space left"):
+        commit(prepare(read, write_file(read, [1])), clock)
+
+
+def test_a_full_disk_after_an_offer_that_may_land_later(tmp_path: Path) -> None:
+    """A network disk may still do what was asked for first."""
+    create(tmp_path)
+    store = Failing(str(tmp_path), OSError(errno.EIO, "no answer"), writes=False)
+    errors = iter([store.error, *[OSError(errno.ENOSPC, "no space left")] * 9])
+    read = load_snapshot(store)
+
+    def put(path: str, content: bytes) -> None:
+        raise next(errors)
+
+    store.put_if_absent = put  # type: ignore[method-assign]
+    with pytest.raises(CommitStateUnknownException):
+        commit(prepare(read, write_file(read, [1])), clock)
+
+
+@pytest.mark.parametrize("kind", [PermissionDeniedError, UnauthenticatedError, NotSupportedError])
+def test_a_refusal_in_a_task_is_the_stores_own_error(tmp_path: Path, kind: type[BaseError]) -> None:
+    create(tmp_path)
+
+    class InTasks(LocalStore):
+        def put_if_absent(self, path: str, content: bytes) -> None:
+            raise_error(described(kind(path)))
+
+    read = load_snapshot(InTasks(str(tmp_path)))
+    with pytest.raises(kind):
         commit(prepare(read, write_file(read, [1])), clock)
 
 

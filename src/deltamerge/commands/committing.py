@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from deltamerge.log.actions import Action, AddFile, RemoveFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.catalog_columns import update_columns
-from deltamerge.spark.session import merge_conf
+from deltamerge.spark.session import commit_settings, merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.txn.prepared import IsolationLevel, PreparedCommit, ReadSet
 from deltamerge.txn.transaction import commit
@@ -46,7 +46,7 @@ def commit_command(
         isolation_level=isolation,
         # Delta counts what neither reads nor changes files as one, also where it conflicts with every other commit.
         is_blind_append=not reads_or_changes,
-        settings=merge_conf(table.spark).commits,
+        settings=commit_settings(merge_conf(table.spark)),
     )
     commit(prepared)
     metadata = prepared.new_metadata

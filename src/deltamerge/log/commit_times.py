@@ -129,7 +129,15 @@ def _first_by_itself(metadata: Metadata, versions: tuple[int, ...]) -> int:
 
 
 def _in_commit_timestamp(store: Store, version: int) -> int:
-    info = read_commit(store, version).info
+    try:
+        info = read_commit(store, version).info
+    except FileNotFoundError as error:
+        # The log was cleaned up since it was listed.
+        raise DeltaTableException(
+            "DELTA_VERSION_NOT_FOUND",
+            f"When version {version} of the table {store.root} was made is not known: its commit was cleaned up.",
+            parameters={"userVersion": str(version)},
+        ) from error
     if info is not None and info.in_commit_timestamp is not None:
         return info.in_commit_timestamp
     path = store.absolute(commit_path(version))

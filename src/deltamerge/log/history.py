@@ -39,6 +39,14 @@ def read_history(store: Store, limit: int | None = None) -> list[dict[str, Any]]
     ``operationParameters`` and ``operationMetrics`` are strings. `limit` is the number of commits; None for all
     that the log still has.
     """
+    try:
+        return _read(store, limit)
+    except FileNotFoundError:
+        # The log was cleaned up since it was listed: a new listing shows what it still has.
+        return _read(store, limit)
+
+
+def _read(store: Store, limit: int | None) -> list[dict[str, Any]]:
     listing = list_log(store)
     if not listing.commits and not listing.checkpoints:
         raise table_not_found(store)

@@ -100,7 +100,8 @@ def refuse_replaced_files(table: Table, files: Iterable[AddFile]) -> None:
         except OSError:
             # One that is missing, or that only Spark can reach, is Spark's to report.
             continue
-        if size != file.size:
+        # A `remove`, whose rows a change feed reads, may not say its file's size.
+        if file.size and size != file.size:
             raise DeltaTableException(
                 "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",
                 f"The data file {path} is part of table {table.name} by its log, with {file.size} bytes, but it has "

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
-from deltamerge.txn.prepared import CommitSettings
 
 PREFIX = "spark.databricks.delta."
 Conf = TypeVar("Conf")
@@ -69,13 +68,6 @@ class MergeConf:
     def compares_times_as_strings(self) -> bool:
         """Whether dates and times become strings where they are compared with strings, as in Spark 2."""
         return self.datetime_to_string and not self.ansi_enabled
-
-    @property
-    def commits(self) -> CommitSettings:
-        """What the session's commits have in common."""
-        return CommitSettings(
-            self.user_metadata, self.session_time_zone, self.history_metrics, self.write_checksum_file
-        )
 
     @property
     def merge_assignment_policy(self) -> str:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from deltamerge.spark.config import KEYS, Conf, MergeConf, read_conf
+from deltamerge.txn.prepared import CommitSettings
 
 logger = logging.getLogger("deltamerge.spark.session")
 
@@ -82,6 +83,11 @@ def default_parallelism(spark: SparkSession) -> int | None:
 
 def merge_conf(spark: SparkSession) -> MergeConf:
     return session_conf(spark, MergeConf)
+
+
+def commit_settings(conf: MergeConf) -> CommitSettings:
+    """Return what all commits of a session have in common."""
+    return CommitSettings(conf.user_metadata, conf.session_time_zone, conf.history_metrics, conf.write_checksum_file)
 
 
 def session_conf(spark: SparkSession, kind: type[Conf]) -> Conf:

@@ -71,8 +71,8 @@ class TaskStore:
         self._ahead: dict[str, tuple[int, bytes]] = {}
         self._lock = Lock()
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        return self._listed(Call("list", (prefix, start_after)))
+    def list(self, prefix: str = "") -> StoredFiles:
+        return self._listed(Call("list", (prefix,)))
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
         return self._listed(Call("list_folder", (folder, start_after)))

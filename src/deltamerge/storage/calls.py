@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from obstore.exceptions import BaseError
+from obstore.exceptions import (
+    BaseError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.store import Store, open_store
@@ -26,9 +32,20 @@ _PIECE_BYTES = 8 << 20
 _SMALL_BYTES = 1 << 20
 _TAIL_BYTES = 1 << 16
 _AHEAD_BYTES = 32 << 20
-_ERRORS: Mapping[str, type[OSError]] = {
-    each.__name__: each for each in (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
+_ERRORS: Mapping[str, type[OSError | BaseError]] = {
+    each.__name__: each
+    for each in (
+        FileExistsError,
+        FileNotFoundError,
+        NotADirectoryError,
+        PermissionError,
+        InvalidPathError,
+        NotSupportedError,
+        PermissionDeniedError,
+        UnauthenticatedError,
+    )
 }
+"""Errors that say more than that a call failed, by name: a commit that a store refuses has certainly not landed."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,7 @@ def answering(
         try:
             rows = _made(open_store(root, options, defaults), call)
         except (OSError, BaseError, DeltaTableException) as error:
-            rows = [{"error": _described(error)}]
+            rows = [{"error": described(error)}]
         for row in rows:
             yield pa.RecordBatch.from_pylist([row], _ARROW)
 
@@ -62,7 +79,7 @@ def raise_error(described: str) -> None:
     """Raise the error of a call again.
 
     Raises:
-        OSError: Also its subclasses, as the store raised it.
+        OSError: Also its subclasses, as the store raised it; what a store refuses is one of obstore's own errors.
         DeltaTableException: The store was not reached.
     """
     known = json.loads(described)
@@ -71,7 +88,8 @@ def raise_error(described: str) -> None:
     raise _ERRORS.get(known["kind"], OSError)(known["message"])
 
 
-def _described(error: OSError | BaseError | DeltaTableException) -> str:
+def described(error: OSError | BaseError | DeltaTableException) -> str:
+    """Return an error as `raise_error` takes it."""
     if isinstance(error, DeltaTableException):
         return json.dumps({"class": error.error_class, "message": error.message})
     kind = next((each.__name__ for each in _ERRORS.values() if isinstance(error, each)), "OSError")

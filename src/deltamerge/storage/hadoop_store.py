@@ -16,6 +16,7 @@ from deltamerge.workers.files import Files
 from deltamerge.workers.ranged_file import open_ranges
 
 # Here a rename fails where the target exists, and is atomic: what Delta's HDFSLogStore and AzureLogStore build on.
+_LISTINGS = 3
 ATOMIC_RENAME = frozenset({"hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl"})
 """The schemes of such file systems."""
 
@@ -92,11 +93,12 @@ class HadoopStore:
         self._has_single_writer = has_single_writer
         self._prefix = _path_of(root).rstrip("/")
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        return self._listed(prefix, start_after, recursive=True)
+    def list(self, prefix: str = "") -> StoredFiles:
+        return self._listed(prefix, recursive=True)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        return self._listed(folder, start_after, recursive=False)
+        found = self._listed(folder, recursive=False)
+        return [file for file in found if start_after is None or file.path > start_after]
 
     def get(self, path: str) -> bytes:
         key = self._key(path)
@@ -157,12 +159,26 @@ class HadoopStore:
                 self._system.delete(temporary)
             raise
 
-    def _listed(self, folder: str, start_after: str | None, *, recursive: bool) -> StoredFiles:
+    def _listed(self, folder: str, *, recursive: bool) -> StoredFiles:
+        key, failure = self._key(folder), None
+        for _ in range(_LISTINGS):
+            try:
+                found = [self._stored(each) for each in self._system.files(key, recursive=recursive)]
+                return sorted(found, key=lambda file: file.path)
+            except FileNotFoundError as error:
+                # A folder below it may have gone meanwhile, such as one of a Spark task that another one replaces.
+                if not recursive or not self._has_folder(key):
+                    return []
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _has_folder(self, key: str) -> bool:
         try:
-            found = [self._stored(each) for each in self._system.files(self._key(folder), recursive=recursive)]
+            next(iter(self._system.files(key, recursive=False)), None)
         except FileNotFoundError:
-            return []
-        return sorted((f for f in found if start_after is None or f.path > start_after), key=lambda f: f.path)
+            return False
+        return True
 
     def _stored(self, file: FoundFile) -> StoredFile:
         relative = file.path[len(self._prefix) :].lstrip("/")

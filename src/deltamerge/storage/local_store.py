@@ -41,22 +41,12 @@ class LocalStore:
         self._has_single_writer = has_single_writer
         self.files: Files | NotOpened = LOCAL_FILES
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        found = [
-            _stored(path, entry)
-            for path, entry in self._walk(prefix.strip("/"))
-            if start_after is None or path > start_after
-        ]
-        return sorted(found, key=lambda file: file.path)
+    def list(self, prefix: str = "") -> StoredFiles:
+        return _listed(self._walk(prefix.strip("/")))
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        found = []
-        for path, entry in self._entries(folder.strip("/")):
-            if (start_after is None or path > start_after) and entry.is_file():
-                # Deleted between the two calls.
-                with contextlib.suppress(FileNotFoundError):
-                    found.append(_stored(path, entry))
-        return sorted(found, key=lambda file: file.path)
+        entries = self._entries(folder.strip("/"))
+        return _listed(each for each in entries if start_after is None or each[0] > start_after)
 
     def get(self, path: str) -> bytes:
         try:
@@ -145,7 +135,7 @@ class LocalStore:
         for path, entry in self._entries(folder):
             if entry.is_dir():
                 yield from self._walk(path)
-            elif entry.is_file():
+            else:
                 yield path, entry
 
     def _write_temporary(self, target: Path, content: bytes) -> Path:
@@ -156,6 +146,16 @@ class LocalStore:
 
     def _drop_checksum(self, target: Path) -> None:
         (target.parent / f".{target.name}.crc").unlink(missing_ok=True)
+
+
+def _listed(entries: Iterable[tuple[str, os.DirEntry[str]]]) -> StoredFiles:
+    found = []
+    for path, entry in entries:
+        # Other writers make and delete files meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_file():
+                found.append(_stored(path, entry))
+    return sorted(found, key=lambda file: file.path)
 
 
 def _stored(path: str, entry: os.DirEntry[str]) -> StoredFile:

@@ -59,9 +59,10 @@ class ObjectStore:
         self._first = first
         self._prefix = prefix.strip("/")
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        offset = None if start_after is None else self._key(start_after)
+    def list(self, prefix: str = "") -> StoredFiles:
+        return self._listed(prefix, None)
 
+    def _listed(self, prefix: str, offset: str | None) -> StoredFiles:
         def listed(inner: _Inner) -> list[_Meta]:
             batches = obstore.list(inner, prefix=self._key(prefix) or None, offset=offset)
             return [meta for batch in batches for meta in batch]
@@ -75,7 +76,8 @@ class ObjectStore:
         if start_after is None:
             listed = self._asked(lambda inner: obstore.list_with_delimiter(inner, prefix=self._key(folder) or None))
             return sorted(map(self._stored, listed["objects"]), key=lambda f: f.path)
-        return [file for file in self.list(folder, start_after) if file.path.rpartition("/")[0] == folder]
+        found = self._listed(folder, self._key(start_after))
+        return [file for file in found if file.path.rpartition("/")[0] == folder]
 
     def get(self, path: str) -> bytes:
         content = self._asked(lambda inner: bytes(obstore.get(inner, self._key(path)).bytes()))

@@ -77,14 +77,11 @@ class Store(Protocol):
     is_local: bool
     files: Files | NotOpened
 
-    def list(self, prefix: str = "", start_after: str | None = None) -> StoredFiles:
-        """Return all files below a folder, sub-folders included, by path: none where it does not exist.
-
-        With `start_after` only paths greater than this one.
-        """
+    def list(self, prefix: str = "") -> StoredFiles:
+        """Return all files below a folder, sub-folders included, by path: none where it does not exist."""
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        """Return the files directly in a folder, by name; see `list`."""
+        """Return the files directly in a folder, by name; with `start_after` only paths greater than this one."""
 
     def get(self, path: str) -> bytes:
         """Read a whole file.

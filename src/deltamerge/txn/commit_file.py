@@ -150,7 +150,8 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
         # A store may write and then fail in any way.
         _LOGGER.warning("Writing %s failed, looking whether it exists: %s", path, error)
         found = _read_back(store, version, content, txn_id)
-        if found == "absent" and store.is_local and not _may_land_later(error):
+        # What an offer before this one asked for may land later.
+        if first and found == "absent" and store.is_local and not _may_land_later(error):
             raise
         return found if isinstance(found, bool) else error
     else:

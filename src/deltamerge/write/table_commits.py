@@ -22,6 +22,7 @@ from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.session import commit_settings
 from deltamerge.sql.names import shown_name
 from deltamerge.storage.store import Store
 from deltamerge.txn.conflicts import WinningCommit
@@ -314,7 +315,7 @@ def _prepared(
         operation_metrics=metrics,
         isolation_level="Serializable",
         is_blind_append=snapshot is None,
-        settings=destination.conf.commits,
+        settings=commit_settings(destination.conf),
     )
 
 

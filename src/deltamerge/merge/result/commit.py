@@ -19,6 +19,7 @@ from deltamerge.merge.outcome import LostCommit
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.result.metrics import metrics_of, operation_metrics, operation_parameters
 from deltamerge.merge.result.reconcile import reads_target, reconciled
+from deltamerge.spark.session import commit_settings
 from deltamerge.txn.application import session_transaction
 from deltamerge.txn.conflicts import WinningCommit
 from deltamerge.txn.prepared import PreparedCommit, ReadSet, isolation_level
@@ -107,7 +108,7 @@ def _prepared(changes: MergeChanges, metrics: Mapping[str, int], txn_id: str) ->
         operation_metrics=operation_metrics(changes, metrics),
         isolation_level=isolation_level(snapshot.metadata.configuration),
         is_blind_append=False,
-        settings=execution.conf.commits,
+        settings=commit_settings(execution.conf),
         txn_id=txn_id,
     )
 
