@@ -71,23 +71,18 @@ class WritePlan:
     version: int | None
     kind: str
     where: str | None
-    schema: str
-    partition_columns: Sequence[str]
-    properties: Mapping[str, str]
-    description: str | None = None
-    name: str | None = None
-
-    @property
-    def definition(self) -> TableDefinition:
-        schema = StructType.fromJson(json.loads(self.schema))
-        return TableDefinition(schema, tuple(self.partition_columns), self.properties, self.description, name=self.name)
+    definition: TableDefinition
 
     def to_json(self) -> str:
-        return json.dumps(vars(self))
+        definition = {**vars(self.definition), "schema": self.definition.schema.jsonValue()}
+        return json.dumps({**vars(self), "definition": definition})
 
     @staticmethod
     def of_json(plan: str) -> WritePlan:
-        return WritePlan(**json.loads(plan))
+        found = json.loads(plan)
+        given = found.pop("definition")
+        schema, partition_columns = StructType.fromJson(given.pop("schema")), tuple(given.pop("partition_columns"))
+        return WritePlan(**found, definition=TableDefinition(schema, partition_columns, **given))
 
 
 def plan_write(
@@ -126,11 +121,7 @@ def plan_write(
         None if snapshot is None else snapshot.version,
         wanted.kind,
         where,
-        definition.schema.json(),
-        definition.partition_columns,
-        dict(definition.properties),
-        definition.description,
-        definition.name,
+        definition,
     )
     rows = _rows_to_write(request, definition, given, folder, conditions)
     request.store.make_folder(folder)
@@ -217,7 +208,7 @@ def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]
     modes = {message.overwrite_mode for message in messages if message is not None}
     request = Request(found.options, {**settings, PARTITION_OVERWRITE_MODE: modes.pop() or "static"})
     asked = asked_write(request, found.kind != "append")
-    if asked.kind in ("dynamic", "overwrite") and found.partition_columns:
+    if asked.kind in ("dynamic", "overwrite") and found.definition.partition_columns:
         found = replace(found, kind=asked.kind)
     _commit(found, request, messages, asked)
 
