@@ -156,7 +156,7 @@ def _rows_to_write(
         if isinstance(column.dataType, NullType):
             continue
         stored = file_field(column, target.mode)
-        part = given_part(column.name, column.dataType, stored.type)
+        part = given_part(column, column.dataType, stored.type)
         if column.name in definition.partition_columns:
             partitions[column.name] = (stored.name, part)
         else:
