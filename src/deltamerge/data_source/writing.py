@@ -23,7 +23,7 @@ from deltamerge.data_source.write_checks import (
 from deltamerge.data_source.write_options import asked_write
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.merge.planning.fit import PARQUET_CODECS
+from deltamerge.merge.planning.fit import PARQUET_CODECS, parquet_options
 from deltamerge.scan.file_types import arrow_schema, file_field, given_part
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import without_location
@@ -180,12 +180,7 @@ def _rows_to_write(
         pads=char_lengths(definition.schema),
         conditions=conditions,
         most_bytes=target_file_size(definition.properties),
-        options={
-            "compression": PARQUET_CODECS.get(codec.lower(), "snappy"),
-            "store_decimal_as_integer": True,
-            "store_schema": False,
-            "write_page_index": True,
-        },
+        options=parquet_options(PARQUET_CODECS.get(codec.lower(), "snappy")),
         metadata={SPARK_VERSION: request.settings.get("spark.version", "").encode()},
         frame_schema=arrow_schema(given),
         time_zone=request.conf.session_time_zone if TimestampType() in partition_types else None,
