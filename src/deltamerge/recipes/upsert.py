@@ -10,6 +10,7 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from deltamerge.api.arguments import names_in
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
@@ -25,7 +26,6 @@ from deltamerge.recipes.targets import (
     Target,
     column_of,
     key_names,
-    names_in,
     place_of,
     place_of_target,
     refuse_in_folder,
@@ -286,7 +286,7 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
         order=tuple(pair for name in rules.order_by if (pair := columns.parsed(name)) is not None),
     )
     given, configuration = rules.delete_when, snapshot.metadata.configuration
-    is_deleted = F.expr(given) if isinstance(given, str) else given
+    is_deleted = None if given is None else F.as_column(given)
     return judge(source.alias("s"), columns.target, configuration, written, is_deleted)
 
 

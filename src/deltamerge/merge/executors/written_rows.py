@@ -11,6 +11,7 @@ from deltamerge.merge.executors.row_counts import observing_clauses
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
+from deltamerge.sql.names import quote
 from deltamerge.write.constraints import checked
 from deltamerge.write.data_files import Job, write_rows
 
@@ -22,7 +23,7 @@ def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()
     schema, names = execution.merge.output_schema, execution.merge.names
     return rows.frame.select(
         *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),
-        *(F.col(f"`{name}`") for name in hidden),
+        *(F.col(quote(name)) for name in hidden),
     )
 
 
@@ -49,7 +50,7 @@ def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
     columns = execution.snapshot.metadata.partition_columns
     if not columns or not execution.conf.repartition_before_write:
         return frame
-    return frame.repartition(*("`" + name.replace("`", "``") + "`" for name in columns))
+    return frame.repartition(*map(quote, columns))
 
 
 def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) -> DataFrame:
