@@ -25,9 +25,9 @@ from deltamerge.spark.table import Table
 from deltamerge.storage.store import in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
+from deltamerge.write.identity_columns import HIGH_WATER_MARK, STEP
 from deltamerge.write.table_features import upgraded
 
-_IDENTITY_MARK, _IDENTITY_STEP = "delta.identity.highWaterMark", "delta.identity.step"
 _TIMES = {
     "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION": "DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER",
     "DELTA_TIMESTAMP_GREATER_THAN_COMMIT": "DELTA_CANNOT_RESTORE_TIMESTAMP_GREATER",
@@ -128,11 +128,11 @@ def _schema(wanted: Snapshot, latest: Snapshot) -> str:
     schema = json.loads(wanted.metadata.schema_string or StructType([]).json())
     now = {f["name"]: f["metadata"] for f in json.loads(latest.metadata.schema_string or "{}").get("fields", ())}
     for field in schema["fields"]:
-        metadata, mark = field["metadata"], now.get(field["name"], {}).get(_IDENTITY_MARK)
-        if mark is None or _IDENTITY_STEP not in metadata:
+        metadata, mark = field["metadata"], now.get(field["name"], {}).get(HIGH_WATER_MARK)
+        if mark is None or STEP not in metadata:
             continue
-        further = max if metadata[_IDENTITY_STEP] > 0 else min
-        metadata[_IDENTITY_MARK] = further(mark, metadata.get(_IDENTITY_MARK, mark))
+        further = max if metadata[STEP] > 0 else min
+        metadata[HIGH_WATER_MARK] = further(mark, metadata.get(HIGH_WATER_MARK, mark))
     return json.dumps(schema)
 
 
