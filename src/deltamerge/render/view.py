@@ -112,6 +112,7 @@ def _clause(clause: ClauseOutcome) -> ClauseLine:
 def _facts(outcome: MergeOutcome) -> tuple[tuple[str, tuple[str, ...]], ...]:
     # Of a merge that did not run all counts are zero.
     metrics = outcome.metrics if outcome.has_run else {}
+    executor = (outcome.executor, outcome.executor_reason) if outcome.plan is None else ()
     facts = [
         ("Source", (count(metrics["numSourceRows"], "row") if "numSourceRows" in metrics else "",)),
         ("Read", (_read(metrics),)),
@@ -119,7 +120,7 @@ def _facts(outcome: MergeOutcome) -> tuple[tuple[str, tuple[str, ...]], ...]:
         ("Written", (_written(metrics),)),
         ("Requests", (_requests(outcome),)),
         ("Change data", (_files(metrics, "numTargetChangeFilesAdded", "numTargetChangeFileBytes"),)),
-        ("Executor", ("" if outcome.plan is not None else _executor(outcome),)),
+        ("Executor", (", because ".join(filter(None, executor)),)),
         ("Notes" if len(outcome.notes) > 1 else "Note", outcome.notes),
     ]
     return tuple((label, lines) for label, lines in facts if any(lines))
@@ -131,10 +132,6 @@ def _requests(outcome: MergeOutcome) -> str:
         return ""
     moved = f"{size(requests.bytes_read)} read, {size(requests.bytes_written)} written"
     return f"{requests.requests:,} by the driver, {requests.in_sequence:,} in sequence; {moved}"
-
-
-def _executor(outcome: MergeOutcome) -> str:
-    return ", because ".join(filter(None, (outcome.executor, outcome.executor_reason)))
 
 
 def _read(metrics: Mapping[str, int]) -> str:
