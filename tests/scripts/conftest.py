@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Iterator
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def pyspark_as_it_was() -> Iterator[None]:
     """Puts PySpark's classes and the names of modules back after a test."""
-    classes = [each for found in install._classes() for each in (*astuple(found), found.session.Builder)]
+    classes = [each for found in install._classes() for each in (*vars(found).values(), found.session.Builder)]
     before = [dict(vars(each)) for each in classes]
     modules = {name for name in sys.modules if name.partition(".")[0] == "delta"}
     yield

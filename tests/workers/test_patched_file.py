@@ -19,7 +19,7 @@ from deltamerge.workers.files import LOCAL_FILES, WholeParquet
 from deltamerge.workers.nan_columns import nan_columns
 from deltamerge.workers.parquet_footer import MAGIC, ChunkFile, Footer, footer_of, is_of_known_writer
 from deltamerge.workers.parquet_patch import opened_writer, own_metadata
-from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile
+from deltamerge.workers.patched_file import Changed, PatchedFile
 from deltamerge.workers.thrift_compact import BINARY, STRUCT, Struct, read_struct, write_struct
 
 from .test_parquet_patch import ROWS, write
@@ -46,7 +46,7 @@ def chunk_bytes(path: Path, group: int, name: str) -> list[bytes]:
     return found
 
 
-def rewritten(source: Path, target: Path, changes: dict[int, pa.Table]) -> EncodedFile | PatchedFile:
+def rewritten(source: Path, target: Path, changes: dict[int, pa.Table]) -> PatchedFile:
     """Writes a file again: of some row groups columns are others, and the last one loses its first row."""
     with LOCAL_FILES.whole_parquet(str(source)) as whole:
         schema, groups = whole.file.schema_arrow, whole.file.num_row_groups
@@ -275,7 +275,7 @@ def test_what_is_requested_of_a_large_remote_file(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "new").equals(rows)
 
 
-def patched(source: Path, target: Path, rows: pa.Table, schema: pa.Schema | None = None) -> EncodedFile | PatchedFile:
+def patched(source: Path, target: Path, rows: pa.Table, schema: pa.Schema | None = None) -> PatchedFile:
     """Writes a file of one row group again, some columns of which change; gives what has written it."""
     with (
         LOCAL_FILES.whole_parquet(str(source)) as whole,
@@ -310,7 +310,8 @@ def test_more_rows_than_a_row_group_takes(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == [source]
     for module in ("patched_file", "table_writer"):
         monkeypatch.setattr(f"deltamerge.workers.{module}.MOST_ROWS", 200)
-    assert isinstance(patched(source, target, changed), EncodedFile)
+    assert patched(source, target, changed).rows == 300
+    assert chunk_bytes(target, 0, "v") != chunk_bytes(source, 0, "v")
     assert pq.read_table(target).to_pydict() == {"id": [*range(300, 600)], "v": [*range(300)]}
 
 

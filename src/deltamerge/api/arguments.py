@@ -70,6 +70,15 @@ def column_name(column: object) -> str:
     return str(column) if found is None else found.text.removeprefix("`").removesuffix("`")
 
 
+def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return an argument that is a column's name or several."""
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`{argument}` must hold names of columns, got {type(name).__name__}")
+    return names
+
+
 def names_of(names: Sequence[object], what: str) -> tuple[str, ...]:
     """Return columns' names that are given one by one or in one list.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 
-from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of
+from deltamerge.api.arguments import Condition, Values, assignments_of, condition_of, names_in
 from deltamerge.api.report import MergePlanReport, MergeReport
 from deltamerge.commands.auto_compact import merge_and_compact
 from deltamerge.log.change_feed import ChangedFile
@@ -321,6 +321,4 @@ def _star(except_cols: Sequence[str]) -> Star:
 
 def columns_to_dedupe_by(dedupe_by: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns of a ``dedupe_by``: one, several or none."""
-    if dedupe_by is None:
-        return ()
-    return (dedupe_by,) if isinstance(dedupe_by, str) else tuple(dedupe_by)
+    return () if dedupe_by is None else names_in("dedupe_by", dedupe_by)

@@ -9,14 +9,14 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter, DataFrameWriterV2
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
 from deltamerge.api.arguments import condition_of
 from deltamerge.api.load_frame import Load, load_path, load_table
 from deltamerge.api.merge_writer import MergeIntoWriter
 from deltamerge.api.save_frame import Save, create_as, insert_into, save_as_table, save_to_path, save_to_table
-from deltamerge.as_jar.recorded import Original, asked_of
+from deltamerge.as_jar.recorded import Original, asked_of, session_of
 from deltamerge.as_jar.served import is_delta, is_served, register_once, table_of, with_source
 from deltamerge.as_jar.temp_views import update_views
 from deltamerge.exceptions import DeltaAnalysisException
@@ -37,7 +37,7 @@ def load(
     schema: Any = None,  # noqa: ANN401
     **options: Any,  # noqa: ANN401
 ) -> DataFrame:
-    spark = _session_of(self)
+    spark = session_of(self)
     asked = asked_of(self, Load(), {"format": format, "schema": schema}, options)
     place = asked.options.get("path") if path is None else path
     # Without a place it may be the question whether a JAR has the source.
@@ -48,13 +48,8 @@ def load(
     return original(self, path, format, schema, **options)
 
 
-def _session_of(reader: Any) -> SparkSession:  # noqa: ANN401
-    session: SparkSession = reader._spark if isinstance(reader, DataFrameReader) else reader._client
-    return session
-
-
 def reader_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
-    spark = _session_of(self)
+    spark = session_of(self)
     update_views(spark, [parse_name(tableName)])
     found = load_table(spark, tableName, asked_of(self, Load(), {}, {})) if is_served(spark) else None
     return with_source(spark, partial(original, self, tableName)) if found is None else found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -91,56 +91,34 @@ def _replace_calls() -> None:
             _install(found)
 
 
-@dataclass(frozen=True)
-class _Classes:
-    """PySpark's classes, of classic Spark or of Connect."""
+_CLASSES = {
+    "session": (PySparkSession, "session", "SparkSession"),
+    "conf": (RuntimeConfig, "conf", "RuntimeConf"),
+    "catalog": (Catalog, "catalog", "Catalog"),
+    "frame": (ClassicDataFrame, "dataframe", "DataFrame"),
+    "reader": (DataFrameReader, "readwriter", "DataFrameReader"),
+    "writer": (DataFrameWriter, "readwriter", "DataFrameWriter"),
+    "writer_v2": (DataFrameWriterV2, "readwriter", "DataFrameWriterV2"),
+    "stream_reader": (DataStreamReader, "streaming.readwriter", "DataStreamReader"),
+    "stream_writer": (DataStreamWriter, "streaming.readwriter", "DataStreamWriter"),
+}
+"""PySpark's classes: the one of classic Spark, and the module and the name of Connect's."""
 
-    session: Any
-    conf: Any
-    catalog: Any
-    frame: Any
-    reader: Any
-    writer: Any
-    writer_v2: Any
-    stream_reader: Any
-    stream_writer: Any
 
-
-def _classes() -> list[_Classes]:
-    classic = _Classes(
-        PySparkSession,
-        RuntimeConfig,
-        Catalog,
-        ClassicDataFrame,
-        DataFrameReader,
-        DataFrameWriter,
-        DataFrameWriterV2,
-        DataStreamReader,
-        DataStreamWriter,
-    )
+def _classes() -> list[SimpleNamespace]:
+    classic = SimpleNamespace(**{key: of for key, (of, _, _) in _CLASSES.items()})
     try:
-        session, conf, catalog, frames, batch, streams = (
-            import_module(f"pyspark.sql.connect.{name}")
-            for name in ("session", "conf", "catalog", "dataframe", "readwriter", "streaming.readwriter")
-        )
+        connect = {
+            key: getattr(import_module(f"pyspark.sql.connect.{module}"), name)
+            for key, (_, module, name) in _CLASSES.items()
+        }
     except ImportError:
         # Without Connect's packages.
         return [classic]
-    connect = _Classes(
-        session.SparkSession,
-        conf.RuntimeConf,
-        catalog.Catalog,
-        frames.DataFrame,
-        batch.DataFrameReader,
-        batch.DataFrameWriter,
-        batch.DataFrameWriterV2,
-        streams.DataStreamReader,
-        streams.DataStreamWriter,
-    )
-    return [classic, connect]
+    return [classic, SimpleNamespace(**connect)]
 
 
-def _install(found: _Classes) -> None:
+def _install(found: SimpleNamespace) -> None:
     recorded = {
         (found.reader, Load): ("format", "option", "options", "schema"),
         (found.writer, Save): ("format", "mode", "partitionBy", "option", "options", "clusterBy"),

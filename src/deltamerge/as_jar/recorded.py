@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from pyspark.sql import SparkSession
+
 from deltamerge.api.load_frame import Load
 from deltamerge.api.save_frame import Save
 
@@ -30,6 +32,13 @@ def replace_method(of: Any, name: str, call: Call) -> None:  # noqa: ANN401
 def record(name: str, state: type[Load | Save], original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     setattr(self, _STATE, getattr(self, _STATE, state()).with_call(name, args, kwargs))
     return original(self, *args, **kwargs)
+
+
+def session_of(call: Any) -> SparkSession:  # noqa: ANN401
+    """Return the session of a reader or writer."""
+    names = ("_spark", "_client", "_session")
+    session: SparkSession = next(getattr(call, name) for name in names if hasattr(call, name))
+    return session
 
 
 def asked_of(call: Any, asked: _State, given: Mapping[str, Any], options: Mapping[str, Any]) -> _State:  # noqa: ANN401

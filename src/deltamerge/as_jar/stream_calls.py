@@ -8,11 +8,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from deltamerge.api.save_frame import Save, create_empty, find_table, save_batch
-from deltamerge.as_jar.recorded import Original, asked_of
+from deltamerge.as_jar.recorded import Original, asked_of, session_of
 from deltamerge.as_jar.served import is_delta, is_served, register_now, table_of
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.recipes.foreach_batch import query_id
@@ -30,17 +30,10 @@ _CallOf: TypeAlias = tuple[str, tuple[Any, ...], dict[str, Any]]
 def format_of_stream(original: Original, self: Any, /, source: str) -> Any:  # noqa: ANN401
     _note(self, "format", (source,), {})
     if source.lower() == "delta":
-        spark = _session_of(self)
+        spark = session_of(self)
         if is_served(spark):
             register_now(spark)
     return original(self, source)
-
-
-def _session_of(stream: Any) -> SparkSession:  # noqa: ANN401
-    session: SparkSession = next(
-        getattr(stream, name) for name in ("_spark", "_client", "_session") if hasattr(stream, name)
-    )
-    return session
 
 
 def note_call(name: str, original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -58,7 +51,7 @@ def start(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  
     given = inspect.signature(original).bind(self, *args, **kwargs).arguments
     named = {name: given.get(name) for name in ("format", "partitionBy")}
     asked = asked_of(self, Save(), named, {name: str(value) for name, value in given.get("options", {}).items()})
-    spark, path = _session_of(self), given.get("path") or asked.options.get("path")
+    spark, path = session_of(self), given.get("path") or asked.options.get("path")
     calls: list[_CallOf] = getattr(self, _CALLS, [])
     sinks = [name for name, _, _ in calls if name in _SINKS]
     if not is_delta(spark, asked.source) or sinks[-1:] not in ([], ["format"]):
@@ -97,7 +90,7 @@ def _start_batches(writer: Any, path: str, asked: Save, calls: list[_CallOf]) ->
 
 
 def read_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
-    found = table_of(_session_of(self), tableName)
+    found = table_of(session_of(self), tableName)
     stream: DataFrame = (
         original(self, tableName) if found is None else self.format("delta").load(found.table.store.absolute(""))
     )
@@ -106,7 +99,7 @@ def read_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  
 
 def to_table(original: Original, self: Any, /, tableName: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
     """Start a stream into the table of a name, which is made where there is none."""
-    spark, given = _session_of(self), inspect.signature(original).bind(self, tableName, *args, **kwargs).arguments
+    spark, given = session_of(self), inspect.signature(original).bind(self, tableName, *args, **kwargs).arguments
     options = given.get("options", {})
     asked = asked_of(self, Save(), {name: given.get(name) for name in ("format", "partitionBy")}, options)
     found = table_of(spark, tableName)

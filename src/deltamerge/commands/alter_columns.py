@@ -33,7 +33,7 @@ from deltamerge.log.schema import StructField as LogField
 from deltamerge.log.schema import StructType as LogStruct
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
-from deltamerge.skipping.indexed import split_columns
+from deltamerge.skipping.indexed import STATS_COLUMNS, split_columns
 from deltamerge.spark import columns as F
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import quote, quote_name, shown_name
@@ -45,7 +45,6 @@ from deltamerge.write.definition import check_nested_not_null, definition_field
 from deltamerge.write.dependents import check_dependents, dependents_on
 from deltamerge.write.table_features import check_evolution
 
-_STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 _COMMENT = "comment"
 
 
@@ -323,7 +322,7 @@ def _stats_columns(
     configuration: Mapping[str, str], paths: Sequence[tuple[str, ...]], to: tuple[str, ...] | None
 ) -> dict[str, str]:
     """Return properties in which the columns with statistics no longer name a column, or by its new name."""
-    listed = configuration.get(_STATS_COLUMNS)
+    listed = configuration.get(STATS_COLUMNS)
     if listed is None:
         return dict(configuration)
     kept = []
@@ -333,7 +332,7 @@ def _stats_columns(
             kept.append(shown_name(parts))
         elif to is not None:
             kept.append(shown_name((*to, *parts[len(changed) :])))
-    return {**configuration, _STATS_COLUMNS: ",".join(kept)}
+    return {**configuration, STATS_COLUMNS: ",".join(kept)}
 
 
 def _as_given(field: LogField) -> LogField:

@@ -123,8 +123,8 @@ def unset_properties(table: Table, keys: Sequence[str]) -> None:
     keys = [spelled(key) for key in keys]
     if snapshot.mapping_mode != NONE:
         _refuse_column_ids(keys)
-    if MODE in keys and snapshot.mapping_mode != NONE:
-        _check_settable(snapshot, {MODE: NONE})
+        if MODE in keys:
+            _check_settable(snapshot, {MODE: NONE})
     metadata = replace(
         before,
         description=None if _COMMENT in keys else before.description,

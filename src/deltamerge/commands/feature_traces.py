@@ -24,6 +24,7 @@ from deltamerge.log.actions import (
     RemoveFile,
     compact_json,
 )
+from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamerge.log.features.clustering import clustering_domain
 from deltamerge.log.features.column_mapping import (
     MAX_COLUMN_ID,
@@ -39,7 +40,7 @@ from deltamerge.log.features.row_tracking import DOMAIN as ROW_TRACKING
 from deltamerge.log.features.type_widening import ENABLED as WIDENING
 from deltamerge.log.features.type_widening import TYPE_CHANGES, without_type_changes
 from deltamerge.log.paths import encode_path
-from deltamerge.log.properties import interval_ms, is_enabled
+from deltamerge.log.properties import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps, interval_ms, is_enabled
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.segment import find_segment, is_v2
 from deltamerge.log.snapshot import Snapshot
@@ -53,8 +54,7 @@ from deltamerge.write.layout import target_file_size
 
 _VECTORS = "delta.enableDeletionVectors"
 _POLICY = "delta.checkpointPolicy"
-_ICT = "delta.enableInCommitTimestamps"
-_ICT_SINCE = ("delta.inCommitTimestampEnablementTimestamp", "delta.inCommitTimestampEnablementVersion")
+_ICT_SINCE = (ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION)
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,7 @@ def unset(table: Table, properties: Sequence[str], *, disabled: Sequence[str] = 
 
 
 def _refuse_constraints(table: Table) -> bool:
-    configuration = table.snapshot().metadata.configuration
-    constraints = sorted(key.removeprefix(CHECK_PREFIX) for key in configuration if key.startswith(CHECK_PREFIX))
+    constraints = _constraints(table.snapshot())
     if not constraints:
         return False
     listed = ", ".join(f"`{constraint}`" for constraint in constraints)
@@ -105,14 +104,15 @@ def _refuse_constraints(table: Table) -> bool:
     )
 
 
-def _has_no_constraints(snapshot: Snapshot) -> bool:
-    return not any(key.startswith(CHECK_PREFIX) for key in snapshot.metadata.configuration)
+def _constraints(snapshot: Snapshot) -> list[str]:
+    configuration = snapshot.metadata.configuration
+    return sorted(key.removeprefix(CHECK_PREFIX) for key in configuration if key.startswith(CHECK_PREFIX))
 
 
 def _remove_commit_timestamps(table: Table) -> bool:
     metadata = table.snapshot().metadata
     since = [key for key in _ICT_SINCE if key in metadata.configuration]
-    enabled = [_ICT] if is_enabled(metadata.configuration, _ICT) else []
+    enabled = [IN_COMMIT_TIMESTAMPS] if has_in_commit_timestamps(metadata) else []
     if since or enabled:
         unset(table, since, disabled=enabled)
     return bool(since or enabled)
@@ -120,7 +120,7 @@ def _remove_commit_timestamps(table: Table) -> bool:
 
 def _has_no_commit_timestamps(snapshot: Snapshot) -> bool:
     has_since = any(key in snapshot.metadata.configuration for key in _ICT_SINCE)
-    return not has_since and not is_enabled(snapshot.metadata.configuration, _ICT)
+    return not has_since and not has_in_commit_timestamps(snapshot.metadata)
 
 
 def _has_no_vectors(snapshot: Snapshot) -> bool:
@@ -293,7 +293,7 @@ _V2_POLICY = _in_metadata(_has_v2_policy)
 _WIDENING = Traces(_remove_widening, _is_not_widened, protects_history=True, is_in=_in_metadata(_has_type_changes))
 
 DROPPABLE: Mapping[str, Traces] = {
-    "checkConstraints": Traces(_refuse_constraints, _has_no_constraints),
+    "checkConstraints": Traces(_refuse_constraints, lambda snapshot: not _constraints(snapshot)),
     "columnMapping": Traces(_remove_mapping, _is_unmapped, protects_history=True, is_in=_in_metadata(_is_mapped)),
     "deletionVectors": Traces(_remove_vectors, _has_no_vectors, protects_history=True, is_in=_uses_vectors),
     "domainMetadata": Traces(_remove_domains, lambda snapshot: not snapshot.domain_metadata),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, NONE, PHYSICAL_NAME
+from deltamerge.scan.file_types import shape_by
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
-from deltamerge.workers.table_columns import Part, Shape
+from deltamerge.workers.table_columns import Part
 
 _LIMITED = re.compile(r"(var)?char\((\d+)\)", re.IGNORECASE)
 
@@ -36,30 +39,8 @@ def stored_part(field: StructField, wanted: DataType, arrow: pa.DataType, mode: 
     name = field.name if mode == NONE else metadata.get(PHYSICAL_NAME, field.name)
     length = limited(field)
     pad = length[1] if length is not None and length[0] == "char" else None
-    shape = _stored_shape(field.dataType, wanted, arrow, mode, pad)
-    return Part(name, shape, metadata.get(COLUMN_ID) if mode == ID else None)
-
-
-def _stored_shape(stored: DataType, wanted: DataType, arrow: pa.DataType, mode: str, pad: int | None = None) -> Shape:
-    if isinstance(wanted, StructType) and isinstance(stored, StructType):
-        by_name = {field.name.lower(): field for field in stored.fields}
-        return Shape(
-            arrow,
-            tuple(
-                stored_part(by_name[field.name.lower()], field.dataType, arrow.field(index).type, mode)
-                for index, field in enumerate(wanted.fields)
-            ),
-        )
-    if isinstance(wanted, ArrayType) and isinstance(stored, ArrayType):
-        inner = _stored_shape(stored.elementType, wanted.elementType, arrow.value_type, mode)
-        return Shape(arrow, (Part("element", inner),))
-    if isinstance(wanted, MapType) and isinstance(stored, MapType):
-        key = _stored_shape(stored.keyType, wanted.keyType, arrow.key_type, mode)
-        value = _stored_shape(stored.valueType, wanted.valueType, arrow.item_type, mode)
-        return Shape(arrow, (Part("key", key), Part("value", value)))
-    if isinstance(wanted, VariantType):
-        return Shape(arrow, tuple(Part(field.name, Shape(field.type)) for field in arrow))
-    return Shape(arrow, (), pad)
+    shape = shape_by(partial(stored_part, mode=mode), field.dataType, wanted, arrow)
+    return Part(name, replace(shape, pad=pad), metadata.get(COLUMN_ID) if mode == ID else None)
 
 
 def unsupported(what: str, instead: str = "DeltaTable.forPath(spark, path).toDF()") -> DeltaAnalysisException:

@@ -23,7 +23,7 @@ from deltamerge.data_source.write_checks import (
 from deltamerge.data_source.write_options import asked_write
 from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.log.snapshot import Snapshot, table_exists
-from deltamerge.merge.planning.fit import PARQUET_CODECS
+from deltamerge.merge.planning.fit import PARQUET_CODECS, parquet_options
 from deltamerge.scan.file_types import arrow_schema, file_field, given_part
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import without_location
@@ -71,23 +71,18 @@ class WritePlan:
     version: int | None
     kind: str
     where: str | None
-    schema: str
-    partition_columns: Sequence[str]
-    properties: Mapping[str, str]
-    description: str | None = None
-    name: str | None = None
-
-    @property
-    def definition(self) -> TableDefinition:
-        schema = StructType.fromJson(json.loads(self.schema))
-        return TableDefinition(schema, tuple(self.partition_columns), self.properties, self.description, name=self.name)
+    definition: TableDefinition
 
     def to_json(self) -> str:
-        return json.dumps(vars(self))
+        definition = {**vars(self.definition), "schema": self.definition.schema.jsonValue()}
+        return json.dumps({**vars(self), "definition": definition})
 
     @staticmethod
     def of_json(plan: str) -> WritePlan:
-        return WritePlan(**json.loads(plan))
+        found = json.loads(plan)
+        given = found.pop("definition")
+        schema, partition_columns = StructType.fromJson(given.pop("schema")), tuple(given.pop("partition_columns"))
+        return WritePlan(**found, definition=TableDefinition(schema, partition_columns, **given))
 
 
 def plan_write(
@@ -126,11 +121,7 @@ def plan_write(
         None if snapshot is None else snapshot.version,
         wanted.kind,
         where,
-        definition.schema.json(),
-        definition.partition_columns,
-        dict(definition.properties),
-        definition.description,
-        definition.name,
+        definition,
     )
     rows = _rows_to_write(request, definition, given, folder, conditions)
     request.store.make_folder(folder)
@@ -165,7 +156,7 @@ def _rows_to_write(
         if isinstance(column.dataType, NullType):
             continue
         stored = file_field(column, target.mode)
-        part = given_part(column.name, column.dataType, stored.type)
+        part = given_part(column, column.dataType, stored.type)
         if column.name in definition.partition_columns:
             partitions[column.name] = (stored.name, part)
         else:
@@ -189,12 +180,7 @@ def _rows_to_write(
         pads=char_lengths(definition.schema),
         conditions=conditions,
         most_bytes=target_file_size(definition.properties),
-        options={
-            "compression": PARQUET_CODECS.get(codec.lower(), "snappy"),
-            "store_decimal_as_integer": True,
-            "store_schema": False,
-            "write_page_index": True,
-        },
+        options=parquet_options(PARQUET_CODECS.get(codec.lower(), "snappy")),
         metadata={SPARK_VERSION: request.settings.get("spark.version", "").encode()},
         frame_schema=arrow_schema(given),
         time_zone=request.conf.session_time_zone if TimestampType() in partition_types else None,
@@ -217,7 +203,7 @@ def commit_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]
     modes = {message.overwrite_mode for message in messages if message is not None}
     request = Request(found.options, {**settings, PARTITION_OVERWRITE_MODE: modes.pop() or "static"})
     asked = asked_write(request, found.kind != "append")
-    if asked.kind in ("dynamic", "overwrite") and found.partition_columns:
+    if asked.kind in ("dynamic", "overwrite") and found.definition.partition_columns:
         found = replace(found, kind=asked.kind)
     _commit(found, request, messages, asked)
 

@@ -12,6 +12,7 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from deltamerge.api.arguments import names_in
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
@@ -54,7 +55,6 @@ from deltamerge.recipes.targets import (
     column_of,
     key_names,
     named_column,
-    names_in,
     place_of_target,
     refuse_in_folder,
     run_without_transaction,
@@ -130,7 +130,7 @@ def scd2(
     """
     feed = Feed(
         key_names(keys),
-        _expression(effective_at),
+        F.as_column(effective_at),
         "effective_at",
         _condition(delete_when),
         names_in("except_columns", except_columns),
@@ -237,12 +237,8 @@ def apply_changes(
     return follower.run(progress, option_transaction(txn_app_id, txn_version), user_metadata)
 
 
-def _expression(given: str | Column) -> Column:
-    return F.expr(given) if isinstance(given, str) else given
-
-
 def _condition(given: str | Column | None) -> Column | None:
-    return None if given is None else _expression(given)
+    return None if given is None else F.as_column(given)
 
 
 @dataclass(frozen=True)

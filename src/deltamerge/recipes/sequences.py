@@ -12,9 +12,10 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from deltamerge.api.arguments import names_in
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.recipes.changes import SEQUENCE
-from deltamerge.recipes.targets import named_column, names_in
+from deltamerge.recipes.targets import named_column
 from deltamerge.recipes.values import loses_part, widened
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf

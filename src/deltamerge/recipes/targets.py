@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
+from deltamerge.api.arguments import names_in
 from deltamerge.api.delta_table import DeltaTable, open_by_name
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
@@ -129,14 +130,6 @@ def place_of_target(spark: SparkSession, target: Target, options: StoreOptions |
     if isinstance(target, str):
         return place_of(spark, target, options)
     raise TypeError(f"`target` must be a DeltaTable, a path or a table's name, got {type(target).__name__}")
-
-
-def names_in(argument: str, given: str | Sequence[str]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    for name in names:
-        if not isinstance(name, str):
-            raise TypeError(f"`{argument}` must hold names of columns, got {type(name).__name__}")
-    return names
 
 
 def key_names(keys: str | Sequence[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from deltamerge.api.arguments import names_in
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
@@ -25,7 +26,6 @@ from deltamerge.recipes.targets import (
     Target,
     column_of,
     key_names,
-    names_in,
     place_of,
     place_of_target,
     refuse_in_folder,
@@ -168,7 +168,7 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
 
 
 def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
-    columns = _Columns.of(table.table.snapshot(), rows)
+    columns = _UpsertColumns.of(table.table.snapshot(), rows)
     on = " AND ".join(_same_key(pair, rules.null_safe) for pair in columns.pairs("keys", rules.keys))
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
     newer = _is_newer(columns, rules.order_by)
@@ -182,7 +182,7 @@ def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMe
 
 def _latest_rows(table: DeltaTable, rows: DataFrame, names: Sequence[str], rules: UpsertRules) -> DataFrame:
     """Return of rows with the source's columns, and others besides, the latest one of each key; no job runs."""
-    columns = _Columns.of(table.table.snapshot(), rows)
+    columns = _UpsertColumns.of(table.table.snapshot(), rows)
     order = {name: columns.order(name) for name in rules.order_by}
     return one_row_per_key(rows, names, columns.pairs("keys", rules.keys), order, rules.null_safe)
 
@@ -193,7 +193,7 @@ def _same_key(pair: ColumnPair, null_safe: bool) -> str:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _UpsertColumns:
     """The columns of both sides, by the session's rule for names."""
 
     target: StructType
@@ -202,9 +202,9 @@ class _Columns:
     partitions: tuple[str, ...]
 
     @staticmethod
-    def of(snapshot: Snapshot, source: DataFrame) -> _Columns:
+    def of(snapshot: Snapshot, source: DataFrame) -> _UpsertColumns:
         partitions = snapshot.metadata.partition_columns
-        return _Columns(spark_schema(snapshot), source.schema, source.sparkSession, partitions)
+        return _UpsertColumns(spark_schema(snapshot), source.schema, source.sparkSession, partitions)
 
     @cached_property
     def case_sensitive(self) -> bool:
@@ -251,18 +251,16 @@ class _Columns:
         """Return the columns that a clause writes; None where there is no clause."""
         if which is False:
             return None
-        if which is True:
-            return tuple(self._pair(t, s) for t, s in self.common(()))
-        return self.pairs(argument, names_in(argument, which))
+        return self.common(()) if which is True else self.pairs(argument, names_in(argument, which))
 
-    def common(self, without: Sequence[str]) -> list[tuple[StructField, StructField]]:
-        """Return the columns that both sides have, of the target and of the source, but for some."""
+    def common(self, without: Sequence[str]) -> tuple[ColumnPair, ...]:
+        """Return the columns that both sides have, but for some."""
         found = []
         for field in self.target.fields:
             index = find_field(self.source, field.name, self.case_sensitive)
             if index is not None and not any(same_name(field.name, name, self.case_sensitive) for name in without):
-                found.append((field, self.source.fields[index]))
-        return found
+                found.append(self._pair(field, self.source.fields[index]))
+        return tuple(found)
 
 
 def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
@@ -273,7 +271,7 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
             "`insert` columns, not values.",
         )
     snapshot = table.table.snapshot()
-    columns = _Columns.of(snapshot, source)
+    columns = _UpsertColumns.of(snapshot, source)
     written = WrittenColumns(
         keys=columns.pairs("keys", rules.keys),
         update=columns.written("update", rules.update),
@@ -282,11 +280,11 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
         order=tuple(pair for name in rules.order_by if (pair := columns.parsed(name)) is not None),
     )
     given, configuration = rules.delete_when, snapshot.metadata.configuration
-    is_deleted = F.expr(given) if isinstance(given, str) else given
+    is_deleted = None if given is None else F.as_column(given)
     return judge(source.alias("s"), columns.target, configuration, written, is_deleted)
 
 
-def _is_newer(columns: _Columns, order_by: Sequence[str]) -> str | None:
+def _is_newer(columns: _UpsertColumns, order_by: Sequence[str]) -> str | None:
     """Return the condition that a source row is later than the target's; None where the target does not show it."""
     in_target = [find_field(columns.target, name, columns.case_sensitive) for name in order_by]
     if not order_by or None in in_target:
@@ -301,7 +299,7 @@ def _is_newer(columns: _Columns, order_by: Sequence[str]) -> str | None:
 
 
 def _with_update(
-    builder: DeltaMergeBuilder, columns: _Columns, rules: UpsertRules, newer: str | None
+    builder: DeltaMergeBuilder, columns: _UpsertColumns, rules: UpsertRules, newer: str | None
 ) -> DeltaMergeBuilder:
     update = rules.update
     if update is False:
@@ -309,11 +307,9 @@ def _with_update(
     new = columns.new() if update is True and rules.schema_evolution else []
     if isinstance(update, Mapping):
         values: dict[str, str | Column] = dict(update)
-    elif isinstance(update, bool):
-        values = {quote(t.name): _given(columns, t, s, rules.ignore_nulls) for t, s in columns.common(rules.keys)}
     else:
-        named = [(columns.of_target(n, "update"), columns.of_source(n, "update")) for n in names_in("update", update)]
-        values = {quote(t.name): _given(columns, t, s, rules.ignore_nulls) for t, s in named}
+        pairs = columns.common(rules.keys) if update is True else columns.pairs("update", names_in("update", update))
+        values = {quote(pair.target.name): _given(columns, pair, rules.ignore_nulls) for pair in pairs}
     values |= {quote(field.name): f"s.{quote(field.name)}" for field in new}
     if not values:
         return builder
@@ -322,7 +318,8 @@ def _with_update(
     return builder.whenMatchedUpdate(newer, values)
 
 
-def _given(columns: _Columns, target: StructField, source: StructField, ignore_nulls: bool) -> str | Column:
+def _given(columns: _UpsertColumns, pair: ColumnPair, ignore_nulls: bool) -> str | Column:
+    source, target = pair.source, pair.target
     given, kept = f"s.{quote(source.name)}", f"t.{quote(target.name)}"
     if not ignore_nulls:
         return given
@@ -338,10 +335,10 @@ def _given(columns: _Columns, target: StructField, source: StructField, ignore_n
     return kept_value(F.col(given), F.col(kept), source.dataType, target.dataType, assignment)
 
 
-def _with_insert(builder: DeltaMergeBuilder, columns: _Columns, insert: Written) -> DeltaMergeBuilder:
+def _with_insert(builder: DeltaMergeBuilder, columns: _UpsertColumns, insert: Written) -> DeltaMergeBuilder:
     if isinstance(insert, bool):
         return builder.whenNotMatchedInsertAll() if insert else builder
     if isinstance(insert, Mapping):
         return builder.whenNotMatchedInsert(None, dict(insert))
-    named = [(columns.of_target(n, "insert"), columns.of_source(n, "insert")) for n in names_in("insert", insert)]
-    return builder.whenNotMatchedInsert(None, {quote(t.name): f"s.{quote(s.name)}" for t, s in named})
+    pairs = columns.pairs("insert", names_in("insert", insert))
+    return builder.whenNotMatchedInsert(None, {quote(p.target.name): f"s.{quote(p.source.name)}" for p in pairs})

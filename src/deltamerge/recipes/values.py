@@ -172,5 +172,4 @@ def all_of(*conditions: str | Column | None) -> str | Column | None:
         return given[0] if given else None
     if len(sql) == len(given):
         return " AND ".join(f"({condition})" for condition in sql)
-    columns = [F.expr(c) if isinstance(c, str) else c for c in given]
-    return reduce(lambda left, right: left & right, columns)
+    return reduce(lambda left, right: left & right, map(F.as_column, given))

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from deltamerge.merge.outcome import MergeExplanation, MergeForecast
-from deltamerge.render.plan_view import PlanView, plan_view
+from deltamerge.merge.outcome import MergeExplanation, MergeForecast, MergeOutcome
+from deltamerge.render.plan_view import plan_view
 from deltamerge.render.printable import count, printable, size
-from deltamerge.render.view import one_line, statement_lines
+from deltamerge.render.view import ClauseLine, PageView, files_read, one_line, report_view, statement_lines
 
 
-@dataclass(frozen=True)
-class ExplanationView:
-    """The content of an explanation; `clauses` are row counts and clauses, `failure` an error's message or empty."""
-
-    table: str
-    result: str
-    statement: str
-    warnings: tuple[str, ...]
-    failure: str
-    clauses: tuple[tuple[str, str], ...]
-    plan: PlanView
-    facts: tuple[tuple[str, tuple[str, ...]], ...]
+def page_view(data: MergeOutcome | MergeExplanation) -> PageView:
+    """Return the content of a report's or an explanation's page."""
+    return _explanation_view(data) if isinstance(data, MergeExplanation) else report_view(data)
 
 
-def explanation_view(explanation: MergeExplanation) -> ExplanationView:
+def _explanation_view(explanation: MergeExplanation) -> PageView:
     explanation = printable(explanation)
     forecast = explanation.forecast
     failure = (forecast.failure or "") if forecast is not None else ""
     clauses = forecast.clauses if forecast is not None and not failure else ()
-    return ExplanationView(
+    return PageView(
+        kind="plan",
+        heading="Plan of a merge into",
         table=explanation.table,
         result=_result(explanation),
         statement=statement_lines(explanation.statement),
-        warnings=explanation.warnings,
-        failure=failure.strip(),
-        clauses=tuple((count(clause.rows, "row"), one_line(clause.text)) for clause in clauses),
+        clauses=tuple(ClauseLine(count(each.rows, "row"), "", "", one_line(each.text)) for each in clauses),
         plan=plan_view(explanation.plan),
         facts=_facts(explanation, None if failure else forecast),
+        failure=failure.strip(),
+        warnings=explanation.warnings,
     )
 
 
@@ -73,17 +64,9 @@ def _facts(explanation: MergeExplanation, forecast: MergeForecast | None) -> tup
 
 
 def _files_to_read(explanation: MergeExplanation) -> str:
-    before, after = explanation.files, explanation.files_to_read
-    if before == 0:
-        return "nothing: the table has no files"
-    files = count(before, "file")
-    if after == 0:
-        return f"none of the table's {files} ({size(explanation.bytes)})"
-    if after == before:
-        which = "the table's only file" if before == 1 else f"all of the table's {files}"
-        return f"at most {which} ({size(explanation.bytes)})"
-    sizes = f"{size(explanation.bytes_to_read)} of {size(explanation.bytes)}"
-    return f"at most {after:,} of the table's {files} ({sizes})"
+    files, to_read = explanation.files, explanation.files_to_read
+    read = files_read(files, to_read, explanation.bytes, explanation.bytes_to_read)
+    return f"at most {read}" if to_read else read
 
 
 def _rows_to_read(explanation: MergeExplanation) -> tuple[str, ...]:

@@ -7,22 +7,19 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
-from deltamerge.render.explanation_view import explanation_view
+from deltamerge.render.explanation_view import page_view
 from deltamerge.render.printable import printable
 from deltamerge.render.running_step import RunningStep
-from deltamerge.render.view import view_of
 
 
 def to_html(data: MergeOutcome | MergeExplanation) -> str:
-    if isinstance(data, MergeExplanation):
-        return _templates().get_template("explanation.html").render(view=explanation_view(data))
-    return _templates().get_template("report.html").render(view=view_of(data))
+    return _templates().get_template("report.html").render(view=page_view(data))
 
 
 def to_page(data: MergeOutcome | MergeExplanation) -> str:
     """Return a standalone page in the light or dark colours of the reader's system; it loads nothing else."""
-    what = "Plan of a merge into" if isinstance(data, MergeExplanation) else "Merge into"
-    title = f"{what} {printable(data).table}"
+    view = page_view(data)
+    title = f"{view.heading} {view.table}"
     return _templates().get_template("page.html").render(title=title, fragment=to_html(data))
 
 

@@ -12,9 +12,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from deltamerge.merge.outcome import MergeExplanation, MergeOutcome
-from deltamerge.render.explanation_view import ExplanationView, explanation_view
+from deltamerge.render.explanation_view import page_view
 from deltamerge.render.plan_view import PlanNode, PlanView
-from deltamerge.render.view import ClauseLine, ReportView, TimeLine, view_of
+from deltamerge.render.view import ClauseLine, PageView, TimeLine
 
 BAR = 20
 """The width of the whole time's bar, in characters."""
@@ -30,31 +30,11 @@ _COLOURS = {"update": "yellow", "delete": "red", "insert": "green", "do_nothing"
 
 def render_terminal(data: MergeOutcome | MergeExplanation) -> RenderableType:
     """Return a report or an explanation as a rich console prints it: at the console's width, also without colour."""
-    return _explanation(explanation_view(data)) if isinstance(data, MergeExplanation) else _report(view_of(data))
-
-
-def _report(view: ReportView) -> RenderableType:
+    view = page_view(data)
+    style = "bold green" if view.changed else "bold red" if view.failure else "bold"
     parts: list[RenderableType] = [
-        Text.assemble("Merge into ", (view.table, "bold"), overflow="fold"),
-        Text(view.result, style="bold green" if view.changed else "bold"),
-        Text(),
-        Padding(_statement(view.statement), (0, 0, 0, 4)),
-    ]
-    if view.clauses:
-        parts += [Text(), _clauses(view.clauses)]
-    if view.plan is not None:
-        parts += [Text(), _plan(view.plan)]
-    if view.facts:
-        parts += [Text(), _facts(view.facts)]
-    if view.times:
-        parts += [Text(), _times(view)]
-    return Group(*parts)
-
-
-def _explanation(view: ExplanationView) -> RenderableType:
-    parts: list[RenderableType] = [
-        Text.assemble("Plan of a merge into ", (view.table, "bold"), overflow="fold"),
-        Text(view.result, style="bold red" if view.failure else "bold"),
+        Text.assemble(f"{view.heading} ", (view.table, "bold"), overflow="fold"),
+        Text(view.result, style=style),
         Text(),
         Padding(_statement(view.statement), (0, 0, 0, 4)),
     ]
@@ -63,10 +43,13 @@ def _explanation(view: ExplanationView) -> RenderableType:
     if view.warnings:
         parts += [Text(), _marked("Warning", "bold yellow", view.warnings)]
     if view.clauses:
-        parts += [Text(), _forecast(view)]
-    parts += [Text(), _plan(view.plan)]
+        parts += [Text(), _clauses(view.clauses)]
+    if view.plan is not None:
+        parts += [Text(), _plan(view.plan)]
     if view.facts:
         parts += [Text(), _facts(view.facts)]
+    if view.times:
+        parts += [Text(), _times(view)]
     return Group(*parts)
 
 
@@ -90,8 +73,8 @@ def _clauses(clauses: tuple[ClauseLine, ...]) -> Table:
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
     for clause in clauses:
-        colour = _COLOURS.get(clause.action, "default")
-        grid.add_row(Text(clause.rows, "bold"), Text(clause.done + " ", colour), Text(clause.when))
+        colour, done = _COLOURS.get(clause.action, "default"), f"{clause.done} " if clause.done else ""
+        grid.add_row(Text(clause.rows, "bold"), Text(done, colour), Text(clause.when))
     return grid
 
 
@@ -118,15 +101,6 @@ def _marked(mark: str, style: str, messages: tuple[str, ...]) -> Table:
     return grid
 
 
-def _forecast(view: ExplanationView) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for rows, clause in view.clauses:
-        grid.add_row(Text(rows, "bold"), Text(clause))
-    return grid
-
-
 def _facts(facts: tuple[tuple[str, tuple[str, ...]], ...]) -> Table:
     grid = _labelled()
     for label, lines in facts:
@@ -135,7 +109,7 @@ def _facts(facts: tuple[tuple[str, tuple[str, ...]], ...]) -> Table:
     return grid
 
 
-def _times(view: ReportView) -> Table:
+def _times(view: PageView) -> Table:
     steps = Table.grid(padding=(0, 2))
     steps.add_column(overflow="fold")
     steps.add_column(justify="right", no_wrap=True)

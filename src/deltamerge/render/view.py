@@ -20,7 +20,7 @@ _DONE = {"update": "updated", "delete": "deleted", "insert": "inserted"}
 class ClauseLine:
     """One clause: such as ``1,234``, ``rows updated``, ``update`` and ``WHEN MATCHED AND s.deleted``.
 
-    For DO NOTHING `rows` is empty.
+    For DO NOTHING `rows` is empty; in an explanation `done` is, and `rows` are ``1,234 rows``.
     """
 
     rows: str
@@ -39,34 +39,44 @@ class TimeLine:
 
 
 @dataclass(frozen=True)
-class ReportView:
-    """The content of a report.
+class PageView:
+    """The content of a report or an explanation.
 
-    `result` is a sentence on what the merge did, `changed` is whether there is a new version.
+    Args:
+        kind: ``report`` or ``plan``.
+        result: A sentence on what the merge did, or would do.
+        changed: Whether there is a new version.
+        failure: The message of the error that the merge would end in.
     """
 
+    kind: str
+    heading: str
     table: str
     result: str
-    changed: bool
     statement: str
     clauses: tuple[ClauseLine, ...]
     plan: PlanView | None
     facts: tuple[tuple[str, tuple[str, ...]], ...]
-    total: str
-    times: tuple[TimeLine, ...]
+    changed: bool = False
+    failure: str = ""
+    warnings: tuple[str, ...] = ()
+    total: str = ""
+    times: tuple[TimeLine, ...] = ()
 
 
-def view_of(outcome: MergeOutcome) -> ReportView:
+def report_view(outcome: MergeOutcome) -> PageView:
     outcome = printable(outcome)
     total = outcome.metrics.get("executionTimeMs", sum(step.milliseconds for step in outcome.steps))
-    return ReportView(
+    return PageView(
+        kind="report",
+        heading="Merge into",
         table=outcome.table,
         result=_result(outcome),
-        changed=outcome.version is not None,
         statement=statement_lines(outcome.statement),
         clauses=tuple(_clause(clause) for clause in outcome.clauses),
         plan=None if outcome.plan is None else plan_view(outcome.plan),
         facts=_facts(outcome),
+        changed=outcome.version is not None,
         total=duration(total),
         times=_times(outcome.steps, total),
     )
@@ -110,6 +120,7 @@ def _clause(clause: ClauseOutcome) -> ClauseLine:
 def _facts(outcome: MergeOutcome) -> tuple[tuple[str, tuple[str, ...]], ...]:
     # Of a merge that did not run all counts are zero.
     metrics = outcome.metrics if outcome.has_run else {}
+    executor = (outcome.executor, outcome.executor_reason) if outcome.plan is None else ()
     facts = [
         ("Source", (count(metrics["numSourceRows"], "row") if "numSourceRows" in metrics else "",)),
         ("Read", (_read(metrics),)),
@@ -117,7 +128,7 @@ def _facts(outcome: MergeOutcome) -> tuple[tuple[str, tuple[str, ...]], ...]:
         ("Written", (_written(metrics),)),
         ("Requests", (_requests(outcome),)),
         ("Change data", (_files(metrics, "numTargetChangeFilesAdded", "numTargetChangeFileBytes"),)),
-        ("Executor", ("" if outcome.plan is not None else _executor(outcome),)),
+        ("Executor", (", because ".join(filter(None, executor)),)),
         ("Notes" if len(outcome.notes) > 1 else "Note", outcome.notes),
     ]
     return tuple((label, lines) for label, lines in facts if any(lines))
@@ -131,28 +142,28 @@ def _requests(outcome: MergeOutcome) -> str:
     return f"{requests.requests:,} by the driver, {requests.in_sequence:,} in sequence; {moved}"
 
 
-def _executor(outcome: MergeOutcome) -> str:
-    return ", because ".join(filter(None, (outcome.executor, outcome.executor_reason)))
-
-
 def _read(metrics: Mapping[str, int]) -> str:
     before, after = metrics.get("numTargetFilesBeforeSkipping"), metrics.get("numTargetFilesAfterSkipping")
     if before is None or after is None:
         return ""
     all_bytes = metrics.get("numTargetBytesBeforeSkipping", 0)
-    read_bytes = metrics.get("numTargetBytesAfterSkipping", 0)
-    if before == 0:
-        return "nothing: the table has no files"
-    if after == 0 and before == 1:
+    if before == 1 and after == 0:
         return f"nothing: the table's only file ({size(all_bytes)}) was skipped"
-    if after == 0:
-        return f"none of the table's {count(before, 'file')} ({size(all_bytes)})"
+    read = files_read(before, after, all_bytes, metrics.get("numTargetBytesAfterSkipping", 0))
     partitions = metrics.get("numTargetPartitionsAfterSkipping", 0)
-    where = f", in {count(partitions, 'partition')}" if partitions else ""
-    if after == before:
-        which = "the table's only file" if before == 1 else f"all of the table's {count(before, 'file')}"
-        return f"{which} ({size(all_bytes)})"
-    return f"{after:,} of the table's {count(before, 'file')} ({size(read_bytes)} of {size(all_bytes)}){where}"
+    return f"{read}, in {count(partitions, 'partition')}" if partitions and 0 < after < before else read
+
+
+def files_read(files: int, read: int, size_in_bytes: int, bytes_read: int) -> str:
+    """Return how many of a table's files are read."""
+    if files == 0:
+        return "nothing: the table has no files"
+    if read == 0:
+        return f"none of the table's {count(files, 'file')} ({size(size_in_bytes)})"
+    if read == files:
+        which = "the table's only file" if files == 1 else f"all of the table's {count(files, 'file')}"
+        return f"{which} ({size(size_in_bytes)})"
+    return f"{read:,} of the table's {count(files, 'file')} ({size(bytes_read)} of {size(size_in_bytes)})"
 
 
 def _files(metrics: Mapping[str, int], files: str, size_in_bytes: str) -> str:

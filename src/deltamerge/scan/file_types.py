@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, VariantType
 
 from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
 from deltamerge.spark.nested_types import inner_types
@@ -81,19 +83,33 @@ def file_type(data_type: DataType) -> pa.DataType:
     return arrow_schema(StructType([StructField("c", data_type)])).field(0).type if exact is None else exact
 
 
-def given_part(name: str, target: DataType, arrow: pa.DataType) -> Part:
+PartOf: TypeAlias = "Callable[[StructField, DataType, pa.DataType], Part]"
+"""Returns how a field is found, by the field, its wanted type in Spark and in Arrow."""
+
+
+def given_part(field: StructField, wanted: DataType, arrow: pa.DataType) -> Part:
     """Return how Spark has a column that is written: structs have their fields by name."""
-    return Part(name, given_shape(target, arrow))
+    return Part(field.name, shape_by(given_part, field.dataType, wanted, arrow))
 
 
 def given_shape(target: DataType, arrow: pa.DataType) -> Shape:
     """Return how values of a table's type become those of its files."""
-    if isinstance(target, StructType):
-        fields = zip(target.fields, arrow, strict=True)
-        return Shape(arrow, tuple(given_part(field.name, field.dataType, stored.type) for field, stored in fields))
-    if isinstance(target, ArrayType):
-        return Shape(arrow, (given_part("element", target.elementType, arrow.value_type),))
-    if isinstance(target, MapType):
-        key = given_part("key", target.keyType, arrow.key_type)
-        return Shape(arrow, (key, given_part("value", target.valueType, arrow.item_type)))
-    return Shape(arrow)
+    return shape_by(given_part, target, target, arrow)
+
+
+def shape_by(part_of: PartOf, found: DataType, wanted: DataType, arrow: pa.DataType) -> Shape:
+    """Return how values of a type become those of another one, which may lack fields, in Arrow."""
+    inner = partial(shape_by, part_of)
+    parts: Iterable[Part] = ()
+    if isinstance(wanted, StructType) and isinstance(found, StructType):
+        by_name = {field.name.lower(): field for field in found.fields}
+        pairs = zip(wanted.fields, arrow, strict=True)
+        parts = (part_of(by_name[field.name.lower()], field.dataType, to.type) for field, to in pairs)
+    elif isinstance(wanted, ArrayType) and isinstance(found, ArrayType):
+        parts = (Part("element", inner(found.elementType, wanted.elementType, arrow.value_type)),)
+    elif isinstance(wanted, MapType) and isinstance(found, MapType):
+        key = inner(found.keyType, wanted.keyType, arrow.key_type)
+        parts = (Part("key", key), Part("value", inner(found.valueType, wanted.valueType, arrow.item_type)))
+    elif isinstance(wanted, VariantType):
+        parts = (Part(field.name, Shape(field.type)) for field in arrow)
+    return Shape(arrow, tuple(parts))

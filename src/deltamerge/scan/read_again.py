@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltamerge.scan.newest_reads import NEWEST, NewestRead, tag, tag_in
 from deltamerge.scan.relation import newest_frame
-from deltamerge.scan.table_reads import versions_read
+from deltamerge.scan.table_reads import each_of, versions_read
 from deltamerge.spark.session import frame_of_plan, is_connect
 from deltamerge.spark.table import open_table
 
@@ -68,7 +68,7 @@ def _plan(plan: JavaObject, table: Table, snapshot: Snapshot, has_all_columns: b
     if found is not None:
         stays = has_all_columns and found.columns != NewestRead.of(table, snapshot).columns
         return None if stays or not _is_older(found, table, snapshot) else _in_place_of(plan, table, snapshot)
-    children = [plan.children().apply(index) for index in range(plan.children().size())]
+    children = list(each_of(plan.children()))
     changed = [_plan(child, table, snapshot, has_all_columns) for child in children]
     if all(child is None for child in changed):
         return None
@@ -84,7 +84,7 @@ def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObje
     spark = table.spark
     jvm: Any = spark.sparkContext._jvm
     new = newest_frame(table, snapshot)._jdf.queryExecution().analyzed()
-    before, now = ([out.apply(index) for index in range(out.size())] for out in (plan.output(), new.output()))
+    before, now = list(each_of(plan.output())), each_of(new.output())
     by_column = {(each.name(), each.dataType().json(), each.nullable()): each for each in now}
     columns_now = [by_column.get((each.name(), each.dataType().json(), each.nullable())) for each in before]
     if None in columns_now:

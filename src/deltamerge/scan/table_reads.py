@@ -118,8 +118,8 @@ def follows_table(frame: DataFrame, table: Table, snapshot: Snapshot) -> bool:
         return read is not None and bool(read.columns) and read.is_of(table, snapshot)
 
     try:
-        others = [leaf for leaf in _each(java.collectLeaves()) if not is_newest(leaf)]
-        hidden = (leaf for plan in _each(java.subqueriesAll()) for leaf in _leaves(plan))
+        others = [leaf for leaf in each_of(java.collectLeaves()) if not is_newest(leaf)]
+        hidden = (leaf for plan in each_of(java.subqueriesAll()) for leaf in _leaves(plan))
         return not any(_may_read(leaf, spark, root) for leaf in chain(others, hidden))
     except (PySparkException, Py4JError) as error:
         if not _is_of_session(error):
@@ -181,7 +181,7 @@ def _places_of(leaf: JavaObject, spark: SparkSession) -> list[str]:
     """Return where a leaf reads: a table's folder, or the first of its files, which are all of one table."""
     kind = leaf.getClass().getSimpleName()
     if kind == "LogicalRelation" and leaf.relation().getClass().getName() == f"{_SOURCES}HadoopFsRelation":
-        return [str(path.toString()) for path in _each(leaf.relation().location().rootPaths().take(1))]
+        return [str(path.toString()) for path in each_of(leaf.relation().location().rootPaths().take(1))]
     if kind == "DataSourceV2Relation" and _is_of_delta_source(leaf.table()):
         location = _location(leaf, spark)
         return [] if location is None else [location]
@@ -235,11 +235,11 @@ def _leaves_of(frame: DataFrame) -> Iterator[JavaObject]:
 
 
 def _leaves(plan: JavaObject) -> Iterator[JavaObject]:
-    for part in (plan, *_each(plan.subqueriesAll())):
-        yield from _each(part.collectLeaves())
+    for part in (plan, *each_of(plan.subqueriesAll())):
+        yield from each_of(part.collectLeaves())
 
 
-def _each(found: JavaObject) -> Iterator[JavaObject]:
+def each_of(found: JavaObject) -> Iterator[JavaObject]:
     return (found.apply(index) for index in range(found.size()))
 
 

@@ -52,6 +52,12 @@ def _derived(base: type[Column]) -> type[Column]:
     return type("UntracedColumn", (base,), {**methods, **reflected})
 
 
+def as_column(expression: str | Column) -> Column:
+    """Return an expression, SQL or a Column, as a Column."""
+    found: Column = _function("expr")(expression) if isinstance(expression, str) else expression
+    return found
+
+
 @cache
 def _java_function(jvm: Any, name: str) -> Any:  # noqa: ANN401
     return getattr(getattr(jvm, "org.apache.spark.sql.functions"), name)

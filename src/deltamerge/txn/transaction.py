@@ -72,8 +72,8 @@ def commit(
         CommitStateUnknownException: It is not known whether the commit landed.
         Exception: The store's own error; nothing was written.
     """
+    read = prepared.read_snapshot
     if prepared.new_metadata is not None:
-        read = prepared.read_snapshot
         check_reserved_names(prepared.new_metadata, None if read is None else read.metadata)
         check_manifests(prepared.new_metadata, read)
     _check_not_cleaned_up(prepared)
@@ -84,7 +84,7 @@ def commit(
         return committed
 
     seen = prepared.read_version
-    last_timestamp, last_row_id = _read_timestamp(prepared), _read_row_id(prepared)
+    last_timestamp, last_row_id = 0 if read is None else read.timestamp_ms, _read_row_id(prepared)
     winners: list[WinningCommit] = []
     for attempt in range(MAX_ATTEMPTS):
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
@@ -136,10 +136,6 @@ def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
         raise _lost(prepared, read.version, "the table was dropped, or made anew, meanwhile", "on what is there now")
     if latest > read.version and read.version + 1 not in commits:
         raise _cleaned_up(prepared, read.version + 1, latest)
-
-
-def _read_timestamp(prepared: PreparedCommit) -> int:
-    return 0 if prepared.read_snapshot is None else prepared.read_snapshot.timestamp_ms
 
 
 def _read_row_id(prepared: PreparedCommit) -> int:

@@ -20,7 +20,7 @@ from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files
 from deltamerge.workers.new_rows import ChangingFile, InsertedRows, NewRows
 from deltamerge.workers.parquet_patch import in_schema, opened_writer, row_groups, row_places, with_column
-from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile
+from deltamerge.workers.patched_file import Changed, PatchedFile
 from deltamerge.workers.row_pairs import MOVED, RowPairs, distinct, read_numbers, read_pairs, unmatched
 from deltamerge.workers.row_tracking import Origin, changed_now
 from deltamerge.workers.row_values import RowValue, Setting, is_last
@@ -132,7 +132,7 @@ class _Source:
         return found
 
 
-def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) -> EncodedFile | PatchedFile:
+def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) -> PatchedFile:
     """Write the file of a `patch_work` again with its matched rows changed, or without them.
 
     Columns that are not set stay as they are, and so do encodings, compression and metadata. A column that the file

@@ -17,7 +17,7 @@ from deltamerge.workers.answers import answer
 from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files, WholeParquet, has_threads, whole
 from deltamerge.workers.nan_columns import NAN_COLUMNS
-from deltamerge.workers.patched_file import Changed, EncodedFile, PatchedFile, patched_file
+from deltamerge.workers.patched_file import Changed, PatchedFile
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
 from deltamerge.workers.row_tracking import NO_ORIGIN, HiddenColumns, Origin
 from deltamerge.workers.staged_rows import is_of_other_calendar
@@ -189,7 +189,7 @@ def opened_writer(
     source: WholeParquet,
     changed: Sequence[Changed],
     compression: str | None = None,
-) -> EncodedFile | PatchedFile:
+) -> PatchedFile:
     """Return the writer of a file that takes the place of another one, and may have more columns or wider ones.
 
     Args:
@@ -215,7 +215,7 @@ def opened_writer(
             "store_decimal_as_integer": options["store_decimal_as_integer"] or not has_decimals,
         }
         metadata.pop(SPARK_SCHEMA, None)
-    return patched_file(files, target, source, schema, options, metadata, changed)
+    return PatchedFile(files, target, source, schema, options, metadata, changed)
 
 
 def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -230,7 +230,7 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def patch_file(
     files: Files, source: str, target: str, deleted: Blocks, form: FileForm = AS_IT_WAS, origin: Origin = NO_ORIGIN
-) -> EncodedFile | PatchedFile:
+) -> PatchedFile:
     """Write a file again without some rows; return what has written it; without rows there is no file.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -20,47 +21,12 @@ Changed: TypeAlias = Collection[str] | None
 """The columns of a row group that change; None where rows leave it, so that all of them do."""
 
 
-def patched_file(
-    files: Files,
-    target: str,
-    source: WholeParquet,
-    schema: pa.Schema,
-    options: Mapping[str, Any],
-    metadata: Mapping[bytes, bytes],
-    changed: Sequence[Changed],
-) -> EncodedFile | PatchedFile:
-    """Return the writer of a file that takes another one's place.
+class PatchedFile(TableWriter):
+    """Write a file that takes another one's place.
 
     Args:
         schema: The new file's.
         options: Arguments of ``ParquetWriter`` for what is encoded.
-    """
-    before = source.file.metadata
-    rows = [before.row_group(number).num_rows for number in range(before.num_row_groups)]
-    is_known = is_of_known_writer(before.created_by) and max(rows, default=0) <= MOST_ROWS
-    alike = _columns_alike(source.file, schema) if is_known else {}
-    if any(alike.keys() - columns for columns in changed if columns is not None):
-        return PatchedFile(files, target, source, schema, options, metadata, changed, alike)
-    return EncodedFile(files, target, schema, options, metadata)
-
-
-class EncodedFile(TableWriter):
-    """Write a file again, all columns of which change."""
-
-    def columns(self, _: int) -> list[str]:
-        """Return the columns of a row group that `write_group` has to be given."""
-        return list(self.schema.names)
-
-    def write_group(self, _: int, rows: pa.Table) -> None:
-        """Write what a row group of the file has become."""
-        self.write(rows)
-
-
-class PatchedFile(TableWriter):
-    """Write a file again, some columns of which do not change; else as `EncodedFile`.
-
-    Args:
-        alike: The columns that the file has just as the new one has them, and their leaves.
     """
 
     def __init__(
@@ -72,13 +38,17 @@ class PatchedFile(TableWriter):
         options: Mapping[str, Any],
         metadata: Mapping[bytes, bytes],
         changed: Sequence[Changed],
-        alike: Mapping[str, range],
     ) -> None:
         super().__init__(files, target, schema, options, metadata)
         self._source = source
         self._changed = changed
-        self._before = Footer(source.reader, source.size)
-        self._alike = alike if self._before.has_plain_chunks else {}
+        alike = _columns_alike(source.file, schema)
+        some_stay = any(alike.keys() - columns for columns in changed if columns is not None)
+        self._alike = alike if some_stay and self._before.has_plain_chunks else {}
+
+    @cached_property
+    def _before(self) -> Footer:
+        return Footer(self._source.reader, self._source.size)
 
     def columns(self, group: int) -> list[str]:
         """Return the columns of a row group that `write_group` has to be given at least.
@@ -90,6 +60,9 @@ class PatchedFile(TableWriter):
         return [name for name in self.schema.names if name not in copied]
 
     def write_group(self, group: int, rows: pa.Table) -> None:
+        if not self._alike:
+            self.write(rows)
+            return
         self._nan.watch(rows)
         changed, given = self._changed[group], frozenset(rows.column_names)
         copied: list[str] = []
@@ -117,9 +90,15 @@ class PatchedFile(TableWriter):
 
 
 def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:
-    """Return the columns that a file has just as one with another schema has them, and their leaves in the file."""
-    before = plain_schema(file.schema_arrow)
-    leaves, uncounted = leaves_by_column(before), uncounted_leaves(file.metadata.created_by, before)
+    """Return the columns that a file has just as one with another schema has them, and their leaves in the file.
+
+    Without any where the writer is unknown, or wrote larger row groups than are written here.
+    """
+    before, metadata = plain_schema(file.schema_arrow), file.metadata
+    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    if not is_of_known_writer(metadata.created_by) or max(rows, default=0) > MOST_ROWS:
+        return {}
+    leaves, uncounted = leaves_by_column(before), uncounted_leaves(metadata.created_by, before)
     if sum(map(len, leaves.values())) != len(file.schema):
         # Of a type whose leaves PyArrow hides.
         return {}

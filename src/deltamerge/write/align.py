@@ -16,10 +16,8 @@ def same_name(left: str, right: str, case_sensitive: bool) -> bool:
 
 
 def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | None:
-    for index, field in enumerate(schema.fields):
-        if same_name(field.name, name, case_sensitive):
-            return index
-    return None
+    places = (index for index, field in enumerate(schema.fields) if same_name(field.name, name, case_sensitive))
+    return next(places, None)
 
 
 def same_shape(left: DataType, right: DataType) -> bool:

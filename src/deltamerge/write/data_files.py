@@ -113,35 +113,70 @@ class Job:
     """A job of Spark's that has written rows.
 
     Args:
-        by_folder: Whether rows are in folders of partitions or change types; without rows there is no file then.
+        has_changes: Whether change data is among the rows.
         rows: How many it has written; None where nobody needs to ask, as its disk is this process's.
     """
 
     target: WriteTarget
-    by_folder: bool
+    has_changes: bool
     rows: int | None
 
+    @property
+    def by_folder(self) -> bool:
+        """Whether rows are in folders of partitions or change types; without rows there is no file then."""
+        return self.has_changes or bool(self.target.partition_columns)
 
-def write_files(frame: DataFrame, target: WriteTarget) -> WrittenFiles:
-    """Write rows of a table and return the files, none of them empty."""
-    return collect_files(write_rows(frame, target))
+
+def write_files(frame: DataFrame, target: WriteTarget, change_type: str | None = None) -> WrittenFiles:
+    """Write rows as `write_rows` does and return the files, none of them empty."""
+    return collect_files(write_rows(frame, target, change_type))
 
 
-def write_rows(frame: DataFrame, target: WriteTarget) -> Job:
-    """Write a frame with the table's columns by name; `collect_files` finds the files."""
-    return _write(frame.select(*_physical(target)), target, target.physical_partition_columns)
+def write_rows(frame: DataFrame, target: WriteTarget, change_type: str | None = None) -> Job:
+    """Write a frame with the table's columns by name; `collect_files` finds the files.
+
+    Args:
+        change_type: The column with a change's type, NULL for a row of the table, where change data is among the rows.
+    """
+    columns, folders = _physical(target), target.physical_partition_columns
+    if change_type is not None:
+        change = F.col(change_type)
+        is_change = F.when(change.isNull(), F.lit("false")).otherwise(F.lit("true"))
+        columns += [change.alias(CHANGE_TYPE), is_change.alias(IS_CDC)]
+        folders = (IS_CDC, *folders)
+    rows = _write(frame.select(*columns), target, folders)
+    return Job(target, change_type is not None, rows)
 
 
 def collect_files(job: Job) -> WrittenFiles:
-    """Return the data files of a write, none of them empty.
+    """Return the files of a write, none of them empty, and move change data to its folder.
 
     Raises:
         DeltaTableException: They are not all there, or more than the job's.
     """
-    found = _data_files(job.target.store, job.target.folder)
-    written = _collect(job.target, found)
-    _check_all_found(job, written.row_count, len(found))
-    return written
+    target = job.target
+    found = _data_files(target.store, target.folder)
+    marker = f"{target.folder}/{IS_CDC}=true/"
+
+    def is_change(file: StoredFile) -> bool:
+        return job.has_changes and file.path.startswith(marker)
+
+    data = _collect(target, [file for file in found if not is_change(file)])
+    changes = [file for file in found if is_change(file)]
+    rows = in_parallel(lambda file: _footer(target.store, file).num_rows, changes)
+    _check_all_found(job, data.row_count + sum(rows), len(found))
+    moved = [
+        (file, f"{change_folder(target.folder)}/{file.path[len(marker) :]}")
+        for file, count in zip(changes, rows, strict=True)
+        if count
+    ]
+    for file, path in moved:
+        target.store.rename(file.path, path)
+    if job.has_changes:
+        target.store.delete_folder(marker)
+    return replace(
+        data, change_files=tuple(_change_file(path, file.size, target, values_written) for file, path in moved)
+    )
 
 
 def files_of_tasks(target: WriteTarget, done: Iterable[Mapping[str, Any]]) -> WrittenFiles:
@@ -197,47 +232,6 @@ def _change_file(path: str, size: int, target: WriteTarget, values_of: ValuesOf)
     return AddCDCFile(encode_path(path), values_of(path, target.physical_partition_columns), size, tags=None)
 
 
-def write_files_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> WrittenFiles:
-    """Write rows of a table together with its change data, in one job.
-
-    Args:
-        change_type: The column with a change's type, NULL for a row of the table.
-    """
-    return collect_files_with_changes(write_rows_with_changes(frame, change_type, target))
-
-
-def write_rows_with_changes(frame: DataFrame, change_type: str, target: WriteTarget) -> Job:
-    """Write rows as `write_files_with_changes` does; `collect_files_with_changes` finds the files."""
-    typed = frame.select(
-        *_physical(target),
-        F.col(change_type).alias(CHANGE_TYPE),
-        F.when(F.col(change_type).isNull(), F.lit("false")).otherwise(F.lit("true")).alias(IS_CDC),
-    )
-    return _write(typed, target, (IS_CDC, *target.physical_partition_columns))
-
-
-def collect_files_with_changes(job: Job) -> WrittenFiles:
-    """Return the files of a write as `collect_files` does, and move change data to its folder."""
-    target = job.target
-    found = _data_files(target.store, target.folder)
-    marker = f"{target.folder}/{IS_CDC}=true/"
-    changes = [file for file in found if file.path.startswith(marker)]
-    data = _collect(target, [file for file in found if not file.path.startswith(marker)])
-    rows = in_parallel(lambda file: _footer(target.store, file).num_rows, changes)
-    _check_all_found(job, data.row_count + sum(rows), len(found))
-    moved = [
-        (file, f"{change_folder(target.folder)}/{file.path[len(marker) :]}")
-        for file, count in zip(changes, rows, strict=True)
-        if count
-    ]
-    for file, path in moved:
-        target.store.rename(file.path, path)
-    target.store.delete_folder(marker)
-    return replace(
-        data, change_files=tuple(_change_file(path, file.size, target, values_written) for file, path in moved)
-    )
-
-
 def remove_leftovers(store: Store, folder: str) -> None:
     """Delete all files of a write that did not end in a commit."""
     for prefix in (folder, change_folder(folder)):
@@ -265,7 +259,8 @@ def removing_leftovers(store: Store, folder: str) -> Iterator[Callable[[], None]
         raise
 
 
-def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> Job:
+def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[str]) -> int | None:
+    """Write rows and return how many they are, as in `Job`."""
     spark = frame.sparkSession
     if target.bin_size is not None:
         frame = frame.hint("rebalance", *(F.col(quote(name)) for name in partition_columns))
@@ -286,8 +281,7 @@ def _write(frame: DataFrame, target: WriteTarget, partition_columns: Sequence[st
         session_settings(spark, _write_settings(target), are_needed=True),
     ):
         writer.parquet(place)
-    rows = None if observation is None else int(observed(observation).get("rows", 0))
-    return Job(target, bool(partition_columns), rows)
+    return None if observation is None else int(observed(observation).get("rows", 0))
 
 
 def _foreign_protocol(spark: SparkSession) -> dict[str, str]:

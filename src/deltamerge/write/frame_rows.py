@@ -28,7 +28,6 @@ from deltamerge.write.data_files import (
     WrittenFiles,
     remove_leftovers,
     write_files,
-    write_files_with_changes,
 )
 from deltamerge.write.defaults import column_defaults
 from deltamerge.write.definition import TableDefinition, check_duplicates
@@ -137,11 +136,11 @@ def write_checked(
         try:
             columns = definition.partition_columns
             rows = checked(frame, definition.schema, definition.properties, columns, further=further)
-            if with_changes:
-                name = f"{free_prefix(rows.columns)}change"
-                both = F.explode(F.array(F.lit(None).cast("string"), F.lit("insert")))
-                return write_files_with_changes(rows.withColumn(name, both), name, target)
-            return write_files(rows, target)
+            if not with_changes:
+                return write_files(rows, target)
+            change_type = f"{free_prefix(rows.columns)}change"
+            both = F.explode(F.array(F.lit(None).cast("string"), F.lit("insert")))
+            return write_files(rows.withColumn(change_type, both), target, change_type)
         except AnalysisException:
             # It shows the whole query, in which the message of a violation stands, too.
             raise

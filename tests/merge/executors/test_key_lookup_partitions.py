@@ -263,22 +263,33 @@ def test_records_per_file(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.sessions
-def test_days(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("properties", [{}, {"delta.enableChangeDataFeed": "true"}])
+def test_days(spark: SparkSession, tmp_path: Path, properties: dict[str, str]) -> None:
     path = str(tmp_path / "t")
     days = "date_add(date'2024-02-27', cast(id AS int)) AS day"
-    write_delta(spark.range(0, 5).selectExpr("id", days), path, partition_by=["day"])
+    write_delta(spark.range(0, 5).selectExpr("id", days), path, partition_by=["day"], properties=properties)
     new = spark.sql(
-        "SELECT * FROM VALUES (1L, date'2024-02-28'), (7L, date'0999-12-31'), (8L, date'9999-12-31'), (9L, NULL) "
-        "AS v(id, day)"
+        "SELECT * FROM VALUES (1L, date'2024-02-28'), (6L, date'+12000-01-01'), (7L, date'0999-12-31'), "
+        "(8L, date'9999-12-31'), (9L, NULL) AS v(id, day)"
     )
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     report = merge.whenNotMatchedInsertAll().run()
     assert report.outcome.executor == "key_lookup"
     assert report.version is not None
     added = {add["partitionValues"]["day"] for add in actions(path, report.version, "add")}
-    assert added == {"0999-12-31", "9999-12-31", None}
+    assert added == {"+12000-01-01", "0999-12-31", "9999-12-31", None}
     found = DeltaTable.forPath(spark, path).toDF().where("id > 4").selectExpr("id", "cast(day AS string)")
-    assert rows(found) == [(7, "0999-12-31"), (8, "9999-12-31"), (9, None)]
+    assert rows(found) == [(6, "+12000-01-01"), (7, "0999-12-31"), (8, "9999-12-31"), (9, None)]
+    moved = new.selectExpr("id", "if(id < 8, date_add(day, 1), day) AS day")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(moved.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdateAll().run()
+    assert report.outcome.executor == "key_lookup"
+    found = DeltaTable.forPath(spark, path).toDF().where("id > 4").selectExpr("id", "cast(day AS string)")
+    assert rows(found) == [(6, "+12000-01-02"), (7, "1000-01-01"), (8, "9999-12-31"), (9, None)]
+    if properties:
+        feed = DeltaTable.forPath(spark, path).changes(report.version or 0).where("id = 6")
+        days_of_six = rows(feed.selectExpr("_change_type", "cast(day AS string)"))
+        assert days_of_six == [("update_postimage", "+12000-01-02"), ("update_preimage", "+12000-01-01")]
 
 
 def test_partition_column_that_is_never_null(spark: SparkSession, tmp_path: Path) -> None:

@@ -106,12 +106,24 @@ def test_values_that_were_computed_of_pairs(tmp_path: Path) -> None:
     assert found(there) == [(0, -1, -2)]
 
 
-@pytest.mark.parametrize(("day", "reason"), [(None, "would be NULL"), (4_000_000, "Python does not know")])
-def test_days_that_are_left_to_spark(tmp_path: Path, day: int | None, reason: str) -> None:
+@pytest.mark.parametrize("day", [None, 4_000_000])
+def test_days_that_a_partition_never_has_and_that_python_lacks(tmp_path: Path, day: int | None) -> None:
     days = pa.array([day], pa.int32()).cast(pa.date32())
     lookup = Lookup(tmp_path, {"then": cast(Any, days)}, updates={0: ClauseRows({"day": "then"})})
     lookup.recipe.clauses.moving = {0: ("day",)}
-    with pytest.raises(Declined, match=reason):
+    pairs = [lookup.pairs("a", row_pairs([0], [0], [0]))]
+    if day is None:
+        with pytest.raises(Declined, match="would be NULL"):
+            moved_rows(cast(Any, lookup), pairs, None)
+    else:
+        assert list(moved_rows(cast(Any, lookup), pairs, None)[1]) == ["pp=a/day=+12921-08-18/"]
+
+
+def test_strings_that_are_not_utf_8_are_left_to_spark(tmp_path: Path) -> None:
+    strings = pa.array([b"\xff"], pa.binary()).cast(pa.string(), safe=False)
+    lookup = Lookup(tmp_path, {"sp": cast(Any, strings)}, updates={0: ClauseRows({"p": "sp"})})
+    lookup.recipe.clauses.moving = {0: ("p",)}
+    with pytest.raises(Declined, match="not UTF-8"):
         moved_rows(cast(Any, lookup), [lookup.pairs("a", row_pairs([0], [0], [0]))], None)
 
 

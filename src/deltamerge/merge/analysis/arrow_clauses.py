@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, NullType, StructField
+from pyspark.sql.types import NullType, StructField
 
 from deltamerge.merge.analysis.arrow_conditions import Columns, arrow_condition
 from deltamerge.merge.analysis.arrow_values import arrow_value, assigned_value, plain_type
@@ -20,7 +20,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
 )
 from deltamerge.scan.file_types import arrow_of_plain
-from deltamerge.sql.expression import Name, conjuncts_of
+from deltamerge.sql.expression import conjuncts_of
 from deltamerge.sql.resolution import Relation, Scope
 from deltamerge.workers.conditions import ClauseChoice, Condition, Operation, RowCheck, columns_of
 from deltamerge.workers.row_values import ColumnValue, Literal, Value
@@ -143,8 +143,9 @@ class ArrowClauses:
             "not_matched_by_source": self._target,
         }[clause.kind]
         value = arrow_value(self.references.tree(clause.clause.values[output.index]), columns)
+        kind = clause.value_types[output.index]
         # A Column's literals print alike whatever their types are.
-        if value is None or value.type != _arrow_type(clause.value_types[output.index]):
+        if value is None or value.type != (pa.null() if isinstance(kind, NullType) else arrow_of_plain(kind)):
             return None
         return assigned_value(value, field)
 
@@ -153,12 +154,8 @@ class ArrowClauses:
         if sql is None:
             kind = plain_type(field)
             return None if kind is None else Literal(None, kind)
-        value = arrow_value(self.references.stored_tree(sql), self._none)
+        value = arrow_value(self.references.stored_tree(sql), Columns(lambda _: None, (), self.zone))
         return None if value is None else assigned_value(value, field)
-
-    @property
-    def _none(self) -> Columns:
-        return Columns(_no_column, (), self.zone)
 
     def generated(self, index: int) -> Value | None:
         """Return a generated column over the output columns; None where Spark must compute it."""
@@ -168,14 +165,6 @@ class ArrowClauses:
             return None
         value = arrow_value(self.references.stored_tree(sql), self._written)
         return None if value is None else assigned_value(value, field)
-
-
-def _arrow_type(data_type: DataType) -> pa.DataType | None:
-    return pa.null() if isinstance(data_type, NullType) else arrow_of_plain(data_type)
-
-
-def _no_column(_: Name) -> None:
-    return None
 
 
 def _all_of(conditions: Sequence[Condition]) -> ClauseChoice | None:

@@ -85,7 +85,7 @@ class _Unchanged:
         if all(isinstance(each, str) for each in same) and (own is None or own.column is None):
             parts = [] if own is None else [f"({own.evaluated or own.text}\n)"]
             return Expression(" AND ".join([*parts, *map(str, same)]) or "true")
-        columns = [F.expr(each) if isinstance(each, str) else each for each in same]
+        columns = list(map(F.as_column, same))
         both = reduce(and_, columns if own is None else [to_column(own), *columns])
         return Expression(str(both), column=both)
 

@@ -25,7 +25,7 @@ from deltamerge.merge.executors.source_exchange import with_exchanged_inserts
 from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.plan import Declined
-from deltamerge.merge.planning.fit import PARQUET_CODECS
+from deltamerge.merge.planning.fit import PARQUET_CODECS, parquet_options
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.file_types import given_shape
@@ -241,12 +241,7 @@ def _write_files(changes: ArrowChanges, items: Sequence[str], order: str) -> tup
         metadata={SPARK_VERSION: spark.version.encode()},
         pairs=tuple(pairs.path for pairs in changes.matched),
         order=order,
-        options={
-            "compression": PARQUET_CODECS[execution.context.session.compression.lower()],
-            "store_decimal_as_integer": True,
-            "store_schema": False,
-            "write_page_index": True,
-        },
+        options=parquet_options(PARQUET_CODECS[execution.context.session.compression.lower()]),
     )
     rows = pa.table({"work": pa.array(items, pa.string())})
     in_driver = (

@@ -35,7 +35,7 @@ from deltamerge.merge.executors.touched_files import (
     find_touched_files,
     find_touched_rows,
 )
-from deltamerge.merge.executors.written_rows import collect_output, write_changed_rows
+from deltamerge.merge.executors.written_rows import write_changed_rows
 from deltamerge.merge.output.clause_expressions import (
     evaluate_clauses,
     generate_write_all_changes_output_cols,
@@ -56,7 +56,7 @@ from deltamerge.merge.source.source import Source, check_source_unchanged, count
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import MergeConf
-from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.data_files import WrittenFiles, collect_files
 from deltamerge.write.deletion_vectors import VectorChanges, all_of, write_deletion_vectors
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
@@ -175,7 +175,7 @@ def _write_all_changes(
         rows = keep_one_match(rows, names)
     rows, hidden = _with_hidden_columns(execution, rows)
     job, observation = write_changed_rows(execution, rows, hidden, counting=counting)
-    return collect_output(execution, job), None if observation is None else counted(observation, merge.clauses)
+    return collect_files(job), None if observation is None else counted(observation, merge.clauses)
 
 
 def _side_to_rewrite(execution: Execution, target: TargetFiles, touched: TouchedFiles) -> TargetSide:

@@ -22,7 +22,6 @@ from deltamerge.merge.executors.row_counts import (
 from deltamerge.merge.executors.target_scan import finds_rows, matching_side, scan_rows
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED
 from deltamerge.merge.executors.written_rows import (
-    collect_output,
     put_together,
     table_columns,
     write_output,
@@ -40,7 +39,7 @@ from deltamerge.merge.source.source import Source
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
 from deltamerge.spark.observations import observed
-from deltamerge.write.data_files import WrittenFiles
+from deltamerge.write.data_files import WrittenFiles, collect_files
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -98,7 +97,7 @@ def write_inserts(execution: Execution, unmatched: Rows, extra_op_type: str) -> 
     else:
         output = table_columns(rows, execution)
     job = write_output(execution, output)
-    return collect_output(execution, job), None if observation is None else counted(observation, inserting)
+    return collect_files(job), None if observation is None else counted(observation, inserting)
 
 
 def unmatched_rows(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -18,6 +17,7 @@ from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup import Lookup, StagedSource, opened_source
 from deltamerge.merge.plan import Declined
 from deltamerge.workers.new_rows import InsertedRows
+from deltamerge.workers.partition_names import partition_strings, without_empty
 from deltamerge.workers.row_pairs import (
     MOVED,
     unmatched,
@@ -28,7 +28,6 @@ from deltamerge.workers.source_parts import rows_opened
 from deltamerge.workers.staged_rows import StagedRows, in_plain_numbers, open_staged, taken
 from deltamerge.write.layout import partition_folders
 
-_EPOCH = date(1970, 1, 1).toordinal()
 _Numbers = np.ndarray[Any, Any]
 
 
@@ -212,20 +211,18 @@ def _by_folders(
     found = groups["row_list"].combine_chunks()
     ends = found.offsets.to_numpy()
     numbers = found.values.to_numpy()
-    try:
-        values_of_groups = groups.select(by).to_pylist()
-    except UnicodeDecodeError:
-        raise _declined(execution, "a partition would have a value that is not UTF-8") from None
-    for number, group in enumerate(values_of_groups):
-        spelled = {}
-        for column, value in zip(columns, group.values(), strict=True):
-            kind = stored.columns[column].type
-            if pa.types.is_date(kind) and value is not None and not _is_of_calendar(value):
-                raise _declined(execution, f"partition column {column} would have a day that Python does not know")
-            spelled[column] = _spelled(value, kind)
-            if spelled[column] is None and (column,) in stored.not_null:
-                raise _declined(execution, f"partition column {column} would be NULL")
-        where = {**others, **{physical[column]: value for column, value in spelled.items()}}
+    spelled = {}
+    for name, column in zip(by, columns, strict=True):
+        of_groups = groups[name].combine_chunks().cast(stored.columns[column].type)
+        try:
+            strings = partition_strings(without_empty(of_groups)).to_pylist()
+        except UnicodeDecodeError:
+            raise _declined(execution, "a partition would have a value that is not UTF-8") from None
+        if None in strings and (column,) in stored.not_null:
+            raise _declined(execution, f"partition column {column} would be NULL")
+        spelled[physical[column]] = strings
+    for number in range(len(groups)):
+        where = {**others, **{name: strings[number] for name, strings in spelled.items()}}
         yield _folders_of(execution, where), numbers[ends[number] : ends[number + 1]]
 
 
@@ -244,19 +241,6 @@ def _ranges(execution: Execution, first: int, rows: int, staged: StagedSource) -
     files = -(-rows // most)
     ends = [first + rows * number // files for number in range(files + 1)] if files else []
     return tuple(InsertedRows(*ends) for ends in pairwise(ends))
-
-
-def _is_of_calendar(days: int) -> bool:
-    return date.min.toordinal() <= _EPOCH + days <= date.max.toordinal()
-
-
-def _spelled(value: int | str | None, kind: pa.DataType) -> str | None:
-    """Spell a value as the log does; the empty string is NULL. Protocol: Partition Value Serialization."""
-    if value is None or value == "":
-        return None
-    if pa.types.is_date(kind):
-        return date.fromordinal(_EPOCH + int(value)).isoformat()
-    return str(value)
 
 
 def rows_of_a_file(execution: Execution) -> int | None:

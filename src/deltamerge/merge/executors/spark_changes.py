@@ -25,7 +25,7 @@ from deltamerge.merge.executors.row_counts import (
 )
 from deltamerge.merge.executors.target_scan import scan_rows
 from deltamerge.merge.executors.touched_files import TouchedFiles, log_matched_files
-from deltamerge.merge.executors.written_rows import collect_output, put_together, write_changed_rows
+from deltamerge.merge.executors.written_rows import put_together, write_changed_rows
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.plan import Declined
 from deltamerge.merge.planning.target_files import TargetFiles
@@ -33,7 +33,7 @@ from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.scan.paths import spark_spellings
 from deltamerge.spark.session import job_description
 from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
-from deltamerge.write.data_files import Job, WrittenFiles
+from deltamerge.write.data_files import Job, WrittenFiles, collect_files
 from deltamerge.write.deletion_vectors import VectorChanges, write_deletion_vectors
 from deltamerge.write.patching import Patch, patch_files, patchable
 
@@ -131,7 +131,7 @@ def _write(changes: SparkChanges) -> tuple[WrittenFiles, RowCounts | None]:
             with python_workers():
                 job, observation = _write_parts(changes, parts, scanned)
         patched = patching.result()
-    written = patched if job is None else collect_output(execution, job).with_files_of(patched)
+    written = patched if job is None else collect_files(job).with_files_of(patched)
     return written, None if observation is None else counted(observation, execution.merge.clauses)
 
 

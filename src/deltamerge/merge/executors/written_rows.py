@@ -11,15 +11,9 @@ from deltamerge.merge.executors.row_counts import observing_clauses
 from deltamerge.merge.output.change_data import generate_cdc_and_output_rows
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
+from deltamerge.sql.names import quote
 from deltamerge.write.constraints import checked
-from deltamerge.write.data_files import (
-    Job,
-    WrittenFiles,
-    collect_files,
-    collect_files_with_changes,
-    write_rows,
-    write_rows_with_changes,
-)
+from deltamerge.write.data_files import Job, write_rows
 
 _FOLDER = "rows"
 
@@ -28,7 +22,7 @@ def table_columns(rows: Rows, execution: Execution, hidden: tuple[str, ...] = ()
     schema, names = execution.merge.output_schema, execution.merge.names
     return rows.frame.select(
         *(F.col(names.output(i)).alias(f.name) for i, f in enumerate(schema.fields)),
-        *(F.col(f"`{name}`") for name in hidden),
+        *(F.col(quote(name)) for name in hidden),
     )
 
 
@@ -55,7 +49,7 @@ def repartition_if_needed(execution: Execution, frame: DataFrame) -> DataFrame:
     columns = execution.snapshot.metadata.partition_columns
     if not columns or not execution.conf.repartition_before_write:
         return frame
-    return frame.repartition(*("`" + name.replace("`", "``") + "`" for name in columns))
+    return frame.repartition(*map(quote, columns))
 
 
 def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) -> DataFrame:
@@ -68,7 +62,7 @@ def put_together(execution: Execution, frame: DataFrame, tasks: int, rows: int) 
 def write_changed_rows(
     execution: Execution, rows: Rows, hidden: tuple[str, ...] = (), *, counting: bool
 ) -> tuple[Job, Observation | None]:
-    """Write what rows have become, by what changed of each; `collect_output` finds the files.
+    """Write what rows have become, by what changed of each; `collect_files` finds the files.
 
     Args:
         rows: Output columns, the target's own values where there is change data, and `row_change`.
@@ -89,16 +83,10 @@ def write_changed_rows(
 
 
 def write_output(execution: Execution, frame: DataFrame, hidden: tuple[str, ...] = ()) -> Job:
-    """Write rows of the table, with its change data where the merge writes it; `collect_output` finds the files."""
+    """Write rows of the table, with its change data where the merge writes it; `collect_files` finds the files."""
     own = execution.write_target
     # A folder of Spark's own: a committer may empty it, such as S3A's with the conflict mode replace.
     target = replace(own, folder=f"{own.folder}/{_FOLDER}", hidden_columns=hidden)
     has_changes = execution.writes_change_data
     guarded = guarded_rows(execution, frame, has_changes=has_changes)
-    if has_changes:
-        return write_rows_with_changes(guarded, execution.merge.names.change_type, target)
-    return write_rows(guarded, target)
-
-
-def collect_output(execution: Execution, job: Job) -> WrittenFiles:
-    return collect_files_with_changes(job) if execution.writes_change_data else collect_files(job)
+    return write_rows(guarded, target, execution.merge.names.change_type if has_changes else None)

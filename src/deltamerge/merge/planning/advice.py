@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deltamerge.log.features.type_widening import TYPE_CHANGES
+from deltamerge.log.properties import is_enabled
 from deltamerge.merge.analysis.join_keys import NoPlainKeys
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.skipping.indexed import NUM_INDEXED_COLS, IndexedColumns, leaves_of
@@ -23,10 +25,11 @@ from deltamerge.skipping.predicates import (
 )
 from deltamerge.write.constraints import constraints_of
 from deltamerge.write.generated_columns import generation_expression
+from deltamerge.write.identity_columns import identity_column
 
 
 def feature_costs(context: PlanningContext) -> tuple[str, ...]:
-    merge = context.merge
+    merge, configuration = context.merge, context.snapshot.metadata.configuration
     found = []
     if context.writes_deletion_vectors and context.changes_target_rows:
         found.append("Deletion vectors: changed rows are marked as deleted; touched files are not written again.")
@@ -36,17 +39,18 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
         found.append("Change data feed: each changed row is also written to the feed, each update twice.")
     elif context.writes_change_data:
         found.append("Returned rows: each changed row is written once more, to be read from there.")
-    if context.has_row_tracking:
+    if is_enabled(configuration, "delta.enableRowTracking"):
         found.append("Row tracking: rows keep their ids, so rewritten rows are written with them.")
-    if context.has_type_widening:
+    has_type_changes = any(TYPE_CHANGES in field.metadata for _, field in context.snapshot.schema.walk())
+    if has_type_changes or is_enabled(configuration, "delta.enableTypeWidening"):
         found.append("Type widening: older files may have narrower types; files written again have the wider ones.")
-    constraints = len(constraints_of(merge.output_schema, context.snapshot.metadata.configuration))
+    constraints = len(constraints_of(merge.output_schema, configuration))
     if constraints:
         checked = "1 constraint is" if constraints == 1 else f"{constraints} constraints are"
         found.append(f"Constraints: {checked} checked for every row that is written.")
     if any(generation_expression(field) is not None for field in merge.output_schema.fields):
         found.append("Generated columns: they are computed for every row that is written.")
-    if context.has_identity_columns:
+    if any(identity_column(field) is not None for field in merge.output_schema.fields):
         found.append("Identity columns: new rows get values by the numbers of the source's rows.")
     if merge.evolves_schema:
         found.append("Schema evolution: the merge adds or widens columns, and changes the table's metadata.")

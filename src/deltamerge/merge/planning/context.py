@@ -9,7 +9,6 @@ from functools import cached_property
 from pyspark.sql.types import DataType
 
 from deltamerge.log.features.column_mapping import ID
-from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.properties import is_enabled
 from deltamerge.log.snapshot import Snapshot
@@ -25,7 +24,6 @@ from deltamerge.scan.field_ids import may_be_foreign
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark.config import MergeConf
 from deltamerge.write.deletion_vectors import writes_deletion_vectors
-from deltamerge.write.identity_columns import identity_column
 
 FOREIGN_NAMES = "files may name columns otherwise than the table does (column mapping by id)"
 
@@ -102,19 +100,6 @@ class PlanningContext:
     def may_have_foreign_names(self) -> bool:
         """Whether files may know columns by names that only field ids lead to."""
         return self.mapping_mode == ID and any(map(may_be_foreign, self.merge.target_schema.fields))
-
-    @property
-    def has_type_widening(self) -> bool:
-        has_changes = any(TYPE_CHANGES in field.metadata for _, field in self.snapshot.schema.walk())
-        return has_changes or is_enabled(self.snapshot.metadata.configuration, "delta.enableTypeWidening")
-
-    @property
-    def has_row_tracking(self) -> bool:
-        return is_enabled(self.snapshot.metadata.configuration, "delta.enableRowTracking")
-
-    @property
-    def has_identity_columns(self) -> bool:
-        return any(identity_column(field) is not None for field in self.merge.output_schema.fields)
 
     @property
     def has_change_feed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -48,6 +48,16 @@ PARQUET_CODECS = {
 """PyArrow's names of Spark's Parquet codecs."""
 
 _PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
+
+
+def parquet_options(codec: str) -> dict[str, Any]:
+    """Return the arguments of ``ParquetWriter`` for a new file, given PyArrow's name of a codec."""
+    return {
+        "compression": codec,
+        "store_decimal_as_integer": True,
+        "store_schema": False,
+        "write_page_index": True,
+    }
 
 
 def arrow_type(data_type: DataType) -> pa.DataType | None:

@@ -26,6 +26,21 @@ class TableName:
         return TableName(parts, parts[1] if names_path(parts) else None)
 
 
+class Statement:
+    """A statement, as its parser reads it."""
+
+
+@dataclass(frozen=True)
+class OfTable(Statement):
+    """A statement about a table, which it names."""
+
+    table: TableName
+
+
+class Alteration:
+    """What ALTER TABLE does."""
+
+
 @dataclass(frozen=True)
 class TimeTravel:
     """VERSION AS OF, or the expression of TIMESTAMP AS OF."""
@@ -55,7 +70,7 @@ class ParsedSource:
 
 
 @dataclass(frozen=True)
-class ParsedMerge:
+class ParsedMerge(Statement):
     """A MERGE, or the EXPLAIN of one.
 
     Args:
@@ -76,26 +91,24 @@ class ParsedMerge:
 
 
 @dataclass(frozen=True)
-class DeleteRows:
+class DeleteRows(OfTable):
     """``DELETE FROM table [alias] [WHERE …]``."""
 
-    table: TableName
     alias: str | None
     condition: Expression | None
 
 
 @dataclass(frozen=True)
-class UpdateRows:
+class UpdateRows(OfTable):
     """``UPDATE table [alias] SET … [WHERE …]``."""
 
-    table: TableName
     alias: str | None
     assignments: tuple[Assignment, ...]
     condition: Expression | None
 
 
 @dataclass(frozen=True)
-class InsertRows:
+class InsertRows(OfTable):
     """``INSERT [WITH SCHEMA EVOLUTION] INTO`` or ``OVERWRITE``.
 
     Args:
@@ -104,7 +117,6 @@ class InsertRows:
         if_not_exists: Whether partitions that are there are to stay, which Delta tables do not support.
     """
 
-    table: TableName
     overwrites: bool
     query: str
     columns: tuple[NameParts, ...] = ()
@@ -116,108 +128,90 @@ class InsertRows:
 
 
 @dataclass(frozen=True)
-class TruncateTable:
+class TruncateTable(OfTable):
     """``TRUNCATE TABLE table [PARTITION (…)]``.
 
     Args:
         of_partition: Whether a partition is named, which Delta tables do not support.
     """
 
-    table: TableName
     of_partition: bool = False
 
 
 @dataclass(frozen=True)
-class Optimize:
+class Optimize(OfTable):
     """``OPTIMIZE table [FULL] [WHERE …] [ZORDER BY (…)]``."""
 
-    table: TableName
     where: str | None
     order_by: tuple[NameParts, ...]
     is_full: bool = False
 
 
 @dataclass(frozen=True)
-class Reorganize:
+class Reorganize(OfTable):
     """``REORG TABLE table [WHERE …] APPLY (PURGE)``."""
 
-    table: TableName
     where: str | None
 
 
 @dataclass(frozen=True)
-class Vacuum:
+class Vacuum(OfTable):
     """``VACUUM table``."""
 
-    table: TableName
     kind: Literal["FULL", "LITE"]
     hours: float | None
     dry_run: bool
 
 
 @dataclass(frozen=True)
-class Restore:
+class Restore(OfTable):
     """``RESTORE TABLE table TO …``."""
 
-    table: TableName
     to: TimeTravel
 
 
 @dataclass(frozen=True)
-class DescribeHistory:
+class DescribeHistory(OfTable):
     """``DESCRIBE HISTORY table [LIMIT n]``."""
 
-    table: TableName
     limit: int | None
 
 
-@dataclass(frozen=True)
-class DescribeDetail:
+class DescribeDetail(OfTable):
     """``DESCRIBE DETAIL table``."""
 
-    table: TableName
-
 
 @dataclass(frozen=True)
-class DescribeTable:
+class DescribeTable(OfTable):
     """``DESCRIBE [TABLE] [EXTENDED] table``."""
 
-    table: TableName
     extended: bool
 
 
 @dataclass(frozen=True)
-class ShowProperties:
+class ShowProperties(OfTable):
     """``SHOW TBLPROPERTIES table [(key)]``."""
 
-    table: TableName
     key: str | None
 
 
-@dataclass(frozen=True)
-class ShowColumns:
+class ShowColumns(OfTable):
     """``SHOW COLUMNS IN table``."""
 
-    table: TableName
-
 
 @dataclass(frozen=True)
-class ShowPartitions:
+class ShowPartitions(OfTable):
     """``SHOW PARTITIONS table [PARTITION (…)]``: the values that columns shall have, as SQL."""
 
-    table: TableName
     partition: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class RefreshTable:
+class RefreshTable(OfTable):
     """``REFRESH TABLE table``."""
 
-    table: TableName
-
 
 @dataclass(frozen=True)
-class Convert:
+class Convert(Statement):
     """``CONVERT TO DELTA parquet.`path` [PARTITIONED BY (…)]``; the columns are DDL."""
 
     parts: NameParts
@@ -225,7 +219,7 @@ class Convert:
 
 
 @dataclass(frozen=True)
-class Generate:
+class Generate(Statement):
     """``GENERATE mode FOR TABLE table``."""
 
     mode: str
@@ -259,10 +253,9 @@ CreateMode: TypeAlias = Literal["create", "create_if_not_exists", "replace", "cr
 
 
 @dataclass(frozen=True)
-class CreateTable:
+class CreateTable(OfTable):
     """CREATE TABLE or REPLACE TABLE of a Delta table, with or without AS SELECT."""
 
-    table: TableName
     mode: CreateMode
     columns: tuple[ColumnDefinition, ...] = ()
     checks: Mapping[str, str] = field(default_factory=dict)
@@ -274,25 +267,21 @@ class CreateTable:
     query: str | None = None
 
 
-@dataclass(frozen=True)
-class CreateOfDefaultSource:
+class CreateOfDefaultSource(OfTable):
     """CREATE TABLE or REPLACE TABLE without USING: of a Delta table only where the session's default source is delta.
 
     Nothing after the name is read yet, since other sources take more than Delta; see `read_as_delta`.
     """
 
-    table: TableName
-
 
 @dataclass(frozen=True)
-class CreateTableLike:
+class CreateTableLike(OfTable):
     """``CREATE TABLE [IF NOT EXISTS] table LIKE source [USING delta]``.
 
     Args:
         uses_delta: Whether Delta is named; where it is not, the new table has the source's provider.
     """
 
-    table: TableName
     mode: CreateMode
     source: TableName
     uses_delta: bool = False
@@ -301,10 +290,9 @@ class CreateTableLike:
 
 
 @dataclass(frozen=True)
-class CloneTable:
+class CloneTable(OfTable):
     """``CREATE TABLE target SHALLOW CLONE source``."""
 
-    table: TableName
     mode: CreateMode
     source: TableName
     at: TimeTravel | None
@@ -313,7 +301,7 @@ class CloneTable:
 
 
 @dataclass(frozen=True)
-class CreateTempView:
+class CreateTempView(Statement):
     """``CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name (columns) AS query``.
 
     Args:
@@ -327,29 +315,26 @@ class CreateTempView:
     columns: tuple[tuple[str, str | None], ...] = ()
 
 
-@dataclass(frozen=True)
-class DropTable:
+class DropTable(OfTable):
     """``DROP TABLE [IF EXISTS] table``."""
 
-    table: TableName
-
 
 @dataclass(frozen=True)
-class SetProperties:
+class SetProperties(Alteration):
     """``SET TBLPROPERTIES (…)``; a table's comment is the property ``comment``."""
 
     properties: Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class UnsetProperties:
+class UnsetProperties(Alteration):
     """``UNSET TBLPROPERTIES [IF EXISTS] (…)``: also without IF EXISTS a key may be missing, as in delta-spark."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class AddConstraint:
+class AddConstraint(Alteration):
     """``ADD CONSTRAINT name CHECK (…)``."""
 
     name: str
@@ -357,7 +342,7 @@ class AddConstraint:
 
 
 @dataclass(frozen=True)
-class DropConstraint:
+class DropConstraint(Alteration):
     """``DROP CONSTRAINT [IF EXISTS] name``."""
 
     name: str
@@ -365,14 +350,14 @@ class DropConstraint:
 
 
 @dataclass(frozen=True)
-class AddColumns:
+class AddColumns(Alteration):
     """``ADD COLUMNS (…)``."""
 
     columns: tuple[ColumnDefinition, ...]
 
 
 @dataclass(frozen=True)
-class DropColumns:
+class DropColumns(Alteration):
     """``DROP COLUMNS [IF EXISTS] (…)``."""
 
     columns: tuple[NameParts, ...]
@@ -380,7 +365,7 @@ class DropColumns:
 
 
 @dataclass(frozen=True)
-class RenameColumn:
+class RenameColumn(Alteration):
     """``RENAME COLUMN a.b TO c``."""
 
     column: NameParts
@@ -404,73 +389,29 @@ class ChangeColumn:
 
 
 @dataclass(frozen=True)
-class ChangeColumns:
+class ChangeColumns(Alteration):
     """``ALTER COLUMN a …, b …``."""
 
     changes: tuple[ChangeColumn, ...]
 
 
 @dataclass(frozen=True)
-class ClusterBy:
+class ClusterBy(Alteration):
     """``CLUSTER BY (…)``; without columns ``CLUSTER BY NONE``."""
 
     columns: tuple[NameParts, ...]
 
 
 @dataclass(frozen=True)
-class DropFeature:
+class DropFeature(Alteration):
     """``DROP FEATURE name [TRUNCATE HISTORY]``."""
 
     name: str
     truncates_history: bool
 
 
-Alteration: TypeAlias = (
-    SetProperties
-    | UnsetProperties
-    | AddConstraint
-    | DropConstraint
-    | AddColumns
-    | DropColumns
-    | RenameColumn
-    | ChangeColumns
-    | ClusterBy
-    | DropFeature
-)
-
-
 @dataclass(frozen=True)
-class AlterTable:
+class AlterTable(OfTable):
     """``ALTER TABLE table …``."""
 
-    table: TableName
     change: Alteration
-
-
-Statement: TypeAlias = (
-    ParsedMerge
-    | DeleteRows
-    | UpdateRows
-    | InsertRows
-    | TruncateTable
-    | Optimize
-    | Reorganize
-    | Vacuum
-    | Restore
-    | DescribeHistory
-    | DescribeDetail
-    | DescribeTable
-    | ShowProperties
-    | ShowColumns
-    | ShowPartitions
-    | RefreshTable
-    | Convert
-    | Generate
-    | CreateTable
-    | CreateOfDefaultSource
-    | CreateTableLike
-    | CloneTable
-    | CreateTempView
-    | DropTable
-    | AlterTable
-)
