@@ -48,6 +48,8 @@ def install_as_delta() -> None:
             "delta": delta,
             "delta.tables": tables,
             "delta.exceptions": exceptions,
+            "delta.exceptions.base": exceptions,
+            "delta.exceptions.captured": exceptions,
             "delta.pip_utils": _module(
                 "delta.pip_utils", configure_spark_with_delta_pip=configure_spark_with_delta_pip
             ),

@@ -158,6 +158,10 @@ class DeltaTableNotFoundException(DeltaTableException, AnalysisException):
     """There is no Delta table where one was named."""
 
 
+class VersionNotFoundException(DeltaTableException, AnalysisException):
+    """The table has no such version, or its log has been cleaned up since."""
+
+
 class DeltaLogCorruptException(DeltaTableException):
     """The table's log has gaps or cannot be read."""
 
@@ -178,11 +182,15 @@ class InvariantViolationException(DeltaRuntimeException):
     """A row to be written violates NOT NULL, a CHECK constraint or a generated column."""
 
 
+class ReplaceWhereMismatchException(InvariantViolationException, AnalysisException):
+    """A row to be written is none of those that ``replaceWhere`` replaces."""
+
+
 class UnfitValueException(DeltaRuntimeException, NumberFormatException, DateTimeException):
     """A string of the source cannot be cast to the type that the target's column has; Spark's own classes catch it."""
 
 
-class MultipleSourceRowsException(DeltaRuntimeException):
+class MultipleSourceRowsException(DeltaRuntimeException, UnsupportedOperationException):
     """Clauses fire for several source rows on one target row."""
 
 

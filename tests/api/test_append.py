@@ -49,7 +49,7 @@ def test_fields_that_the_frame_lacks_are_null_and_others_are_refused(spark: Spar
     before = files_below(path)
     with pytest.raises(DeltaAnalysisException, match=r"s\.b\.e") as caught:
         write_delta(spark.sql("SELECT named_struct('b', named_struct('e', 5)) AS s"), path, mode="append")
-    assert caught.value.getCondition() == "DELTA_SCHEMA_MISMATCH"
+    assert caught.value.getCondition() == "DELTA_METADATA_MISMATCH"
     assert files_below(path) == before
 
 

@@ -71,7 +71,7 @@ def test_further_fields_are_added_by_their_names(spark: SparkSession, tmp_path: 
     ("value", "condition", "named"),
     [
         ("struct(1)", "DELTA_INSERT_COLUMN_ARITY_MISMATCH", "column s"),
-        ("struct(1, 'q', 2)", "DELTA_SCHEMA_MISMATCH", "s.col3"),
+        ("struct(1, 'q', 2)", "DELTA_METADATA_MISMATCH", "s.col3"),
     ],
 )
 def test_fields_that_are_too_few_or_too_many(

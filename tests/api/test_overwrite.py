@@ -70,7 +70,7 @@ def test_an_overwrite_keeps_what_the_table_says_of_its_columns(spark: SparkSessi
         ("DATE'1999-01-01' AS day", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
         ("DATE'2020-01-01' AS day, 2021 AS year", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"),
         ("DATE'2020-01-01' AS day, 1L AS k", "DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT_NOT_SUPPORTED"),
-        ("DATE'2020-01-01' AS day, 1 AS more", "DELTA_SCHEMA_MISMATCH"),
+        ("DATE'2020-01-01' AS day, 1 AS more", "DELTA_METADATA_MISMATCH"),
     ],
 )
 def test_rows_that_do_not_fit_leave_the_table_as_it_was(

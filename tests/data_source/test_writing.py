@@ -151,7 +151,7 @@ def test_overwrite_mode_and_time_zone_are_those_of_the_query(registered: SparkSe
 def test_columns_must_fit(registered: SparkSession, tmp_path: Path) -> None:
     path, frame = tmp_path / "t", registered.sql("SELECT 1L AS id, 'a' AS s")
     write(frame, path)
-    with pytest.raises(Exception, match=r"DELTA_SCHEMA_MISMATCH.*mergeSchema"):
+    with pytest.raises(Exception, match=r"DELTA_METADATA_MISMATCH.*mergeSchema"):
         write(frame.withColumn("z", F.lit(1)), path)
     with pytest.raises(Exception, match=r"DELTA_FAILED_TO_MERGE_FIELDS.*column id is string"):
         write(frame.select(F.col("s").alias("id")), path)

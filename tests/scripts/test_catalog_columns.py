@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.tables import DeltaTable
 
 if TYPE_CHECKING:
@@ -85,3 +86,12 @@ def test_names_of_another_database(installed: SparkSession) -> None:
         spark.sql("USE default")
         for database in ("one_db", "other_db"):
             spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+
+
+def test_a_new_session_lets_go_of_the_catalog_of_the_jar(installed: SparkSession, tmp_path: Path) -> None:
+    key = "spark.sql.catalog.spark_catalog"
+    fresh: Any = installed.newSession()
+    fresh.conf.set(key, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    drop_missing_catalog(fresh)
+    assert fresh.conf.get(key, "none") == "none"
+    fresh.sql("USE default")

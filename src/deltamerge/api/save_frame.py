@@ -18,7 +18,7 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.write_options import option_partition_columns
-from deltamerge.exceptions import DeltaIllegalArgumentException
+from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaUnsupportedOperationException
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.catalog import names_another_catalog, qualified
 from deltamerge.spark.session import conf_value, merge_conf
@@ -53,6 +53,7 @@ class Save:
         options: By their names in lower case.
         properties: Those of the table, which a writer takes as options, too.
         condition: Of which rows the new ones take the place, where no option says so.
+        is_bucketed: Whether the rows are to be in buckets, which Delta tables do not have.
     """
 
     source: str = ""
@@ -62,6 +63,7 @@ class Save:
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     condition: Expression | None = None
+    is_bucketed: bool = False
 
     def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Save:
         if name in ("options", "option"):
@@ -77,6 +79,8 @@ class Save:
             return replace(self, partition_by=tuple(map(column_name, names)) or None)
         if not values or values[0] is None:
             return self
+        if name == "bucketBy":
+            return replace(self, is_bucketed=True)
         if name in ("format", "using"):
             return replace(self, source=str(values[0]).lower())
         mode = str(values[0]).lower()
@@ -125,13 +129,18 @@ class Save:
 
 
 def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
-    save_to_table(frame, open_table(frame.sparkSession, path), asked)
+    """Write a frame to a path, whose table keeps its types: drift is an error, as in delta-spark."""
+    save_to_table(frame, open_table(frame.sparkSession, path), asked, converts=False)
 
 
-def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
-    """Write a frame to a table, which need not exist."""
+def save_to_table(frame: DataFrame, table: Table, asked: Save, *, converts: bool = True) -> None:
+    """Write a frame to a table, which need not exist.
+
+    Args:
+        converts: As `FrameWrite` has it.
+    """
     mode = _mode(asked)
-    refuse_unsupported(asked.options)
+    _refuse_unsupported(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
     where = asked.replaced
@@ -144,7 +153,8 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save) -> None:
         names_partitions=bool(asked.partitions),
     )
     write = _frame_write(frame.sparkSession, "error" if mode == "error" else kind, asked)
-    write_frame(table, frame, replace(write, condition=where if kind == "replace_where" else None))
+    condition = where if kind == "replace_where" else None
+    write_frame(table, frame, replace(write, condition=condition, converts=converts))
 
 
 def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: int) -> None:
@@ -184,6 +194,17 @@ def _frame_write(spark: SparkSession, kind: str, asked: Save) -> FrameWrite:
 
 def _merges_schema(spark: SparkSession, asked: Save) -> bool:
     return asked.request.flag("mergeSchema", merge_conf(spark).schema_auto_merge)
+
+
+def _refuse_unsupported(asked: Save) -> None:
+    refuse_unsupported(asked.options)
+    if asked.is_bucketed:
+        raise DeltaUnsupportedOperationException(
+            "DELTA_OPERATION_NOT_ALLOWED",
+            "Operation not allowed: bucketBy is not supported for Delta tables. Leave it out, or name the columns with "
+            "clusterBy or partitionBy. Nothing was written.",
+            parameters={"operation": "Bucketing"},
+        )
 
 
 def _mode(asked: Save) -> str:
@@ -226,7 +247,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
 
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
     """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
-    refuse_unsupported(asked.options)
+    _refuse_unsupported(asked)
     refuse_new_definition(asked.changes_data, mode in ("replace", "create_or_replace"))
     given = {key.lower(): value for key, value in asked.properties.items()}
     statement = CreateTable(

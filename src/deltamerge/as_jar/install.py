@@ -121,7 +121,7 @@ def _classes() -> list[SimpleNamespace]:
 def _install(found: SimpleNamespace) -> None:
     recorded = {
         (found.reader, Load): ("format", "option", "options", "schema"),
-        (found.writer, Save): ("format", "mode", "partitionBy", "option", "options", "clusterBy"),
+        (found.writer, Save): ("format", "mode", "partitionBy", "bucketBy", "option", "options", "clusterBy"),
         (found.writer_v2, Save): ("using", "partitionedBy", "option", "options", "clusterBy", "tableProperty"),
         (found.stream_writer, Save): ("format", "partitionBy", "option", "options", "clusterBy"),
     }
@@ -132,15 +132,21 @@ def _install(found: SimpleNamespace) -> None:
         replace_method(found.stream_writer, name, functools.partial(stream_calls.note_call, name))
     dynamic = {"partitionOverwriteMode": "dynamic"}
     replaced: dict[Any, dict[str, Call]] = {
-        found.session: {"sql": session_calls.run_sql, "table": session_calls.table},
-        found.session.Builder: {"getOrCreate": session_calls.get_or_create},
+        found.session: {
+            "sql": session_calls.run_sql,
+            "table": session_calls.table,
+            "newSession": session_calls.made_session,
+        },
+        found.session.Builder: {"getOrCreate": session_calls.made_session},
         found.conf: {"get": session_calls.conf_value},
         found.catalog: {
             "createTable": session_calls.create_table,
             **dict.fromkeys(
-                ("cacheTable", "getTable", "isCached", "listColumns", "refreshTable", "uncacheTable"),
+                ("cacheTable", "isCached", "refreshTable", "uncacheTable"),
                 session_calls.catalog_call,
             ),
+            "getTable": session_calls.get_table,
+            "listColumns": session_calls.list_columns,
             "dropTempView": temp_views.drop,
             "dropGlobalTempView": temp_views.drop_global,
         },

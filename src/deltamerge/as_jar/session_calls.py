@@ -9,17 +9,20 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.catalog import Column as CatalogColumn
+from pyspark.sql.catalog import Table as CatalogTable
 from pyspark.sql.types import StructType
 
 from deltamerge.api.load_frame import Load, load_table
 from deltamerge.api.run_sql import formatted_sql, sql
-from deltamerge.api.save_frame import Save, create_empty
+from deltamerge.api.save_frame import Save, create_empty, find_table
 from deltamerge.as_jar.recorded import Original
 from deltamerge.as_jar.served import is_delta, is_served, register_once, with_source
 from deltamerge.as_jar.temp_views import update_for_statement, update_views
 from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
-from deltamerge.sql.names import parse_name
+from deltamerge.spark.table import spark_schema
+from deltamerge.sql.names import parse_name, quote
 
 _Frames: TypeAlias = Callable[..., DataFrame]
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
@@ -50,7 +53,7 @@ def table(original: _Frames, self: SparkSession, /, tableName: str) -> DataFrame
     return with_source(self, partial(original, self, tableName)) if found is None else found
 
 
-def get_or_create(original: Original, self: Any) -> SparkSession:  # noqa: ANN401
+def made_session(original: Original, self: Any) -> SparkSession:  # noqa: ANN401
     session: SparkSession = original(self)
     drop_missing_catalog(session)
     return session
@@ -70,6 +73,38 @@ def catalog_call(original: Original, self: Any, /, *args: Any, **kwargs: Any) ->
     if not is_served(spark):
         return original(self, *args, **kwargs)
     return with_source(spark, partial(original, self, *args, **kwargs))
+
+
+def get_table(original: Original, self: Any, /, tableName: str) -> CatalogTable:  # noqa: ANN401
+    """Return a table's entry; the comment of a Delta table stands in its log."""
+    found: CatalogTable = catalog_call(original, self, tableName)
+    table = find_table(self._sparkSession, tableName) if is_served(self._sparkSession) else None
+    return found if table is None else found._replace(description=table.table.snapshot().metadata.description)
+
+
+def list_columns(
+    original: Original,
+    self: Any,  # noqa: ANN401
+    /,
+    tableName: str,
+    dbName: str | None = None,
+) -> list[CatalogColumn]:
+    """Return a table's columns; what a Delta table is partitioned by, and what is NOT NULL, stands in its log."""
+    found: list[CatalogColumn] = catalog_call(original, self, tableName, dbName)
+    name = tableName if dbName is None else f"{quote(dbName)}.{tableName}"
+    table = find_table(self._sparkSession, name) if is_served(self._sparkSession) else None
+    if table is None:
+        return found
+    snapshot = table.table.snapshot()
+    clustered, partitioned = {path[0] for path in snapshot.clustered_by}, snapshot.metadata.partition_columns
+    known = {column.name: column for column in found}
+    return [
+        known[field.name]._replace(
+            nullable=field.nullable, isPartition=field.name in partitioned, isCluster=field.name in clustered
+        )
+        for field in spark_schema(snapshot).fields
+        if field.name in known
+    ]
 
 
 def create_table(

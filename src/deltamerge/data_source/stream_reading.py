@@ -18,6 +18,7 @@ from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaTableException,
     DeltaUnsupportedOperationException,
+    VersionNotFoundException,
 )
 from deltamerge.log.actions import AddFile, Metadata, RemoveFile, first_of
 from deltamerge.log.change_feed import ChangedFile, changes_by_commit
@@ -178,7 +179,7 @@ class TableStream:
             raise self._cleaned_up(version) from error
 
     def _cleaned_up(self, version: int) -> DeltaTableException:
-        return DeltaTableException(
+        return VersionNotFoundException(
             "DELTA_VERSION_NOT_FOUND",
             f"The stream needs version {version} of {self.request.path}, whose commit was cleaned up. Start it anew, "
             "with another checkpoint location.",
@@ -196,7 +197,7 @@ class TableStream:
             number = self.request.number("startingVersion")
             assert number is not None
             if number > snapshot.version + 1:
-                raise DeltaTableException(
+                raise VersionNotFoundException(
                     "DELTA_VERSION_NOT_FOUND",
                     f"The stream is to start at version {number}, but version {snapshot.version} is the latest of "
                     f"{self.request.path}.",

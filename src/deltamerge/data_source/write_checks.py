@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType, VariantType
+from pyspark.sql.types import StructType, VariantType
 
 from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import partition_value
@@ -17,15 +17,15 @@ from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.file_types import arrow_schema
-from deltamerge.spark.nested_types import all_types, contains, matching_inner_types
+from deltamerge.spark.nested_types import all_types, contains
 from deltamerge.workers.conditions import Condition, evaluate
-from deltamerge.workers.table_columns import can_widen, padded
-from deltamerge.write.align import unknown_fields
+from deltamerge.workers.table_columns import padded
 from deltamerge.write.constraints import Check, constraints_of
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import IDENTITY
+from deltamerge.write.schema_evolution import check_known, check_mergeable
 
 INSTEAD = "deltamerge.write_delta(df, path, mode)"
 
@@ -86,44 +86,8 @@ def refuse_repeated_names(given: StructType, table: str) -> None:
 def check_columns(definition: TableDefinition, given: StructType, table: str) -> None:
     """Refuse a frame whose columns the table lacks, has with types that do not take their values, or has once."""
     refuse_repeated_names(given, table)
-    unknown = unknown_fields(given, definition.schema, case_sensitive=False)
-    if unknown:
-        raise DeltaAnalysisException(
-            "DELTA_SCHEMA_MISMATCH",
-            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out, add them to the "
-            "table with .option('mergeSchema', 'true'), or replace the table's columns with .mode('overwrite') and "
-            ".option('overwriteSchema', 'true').",
-        )
-    by_name = {field.name.lower(): field for field in definition.schema.fields}
-    for field in given.fields:
-        _check_type(field.dataType, by_name[field.name.lower()].dataType, (field.name,), table)
-
-
-def _check_type(given: DataType, wanted: DataType, path: tuple[str, ...], table: str) -> None:
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        by_name = {field.name.lower(): field for field in wanted.fields}
-        for field in given.fields:
-            _check_type(field.dataType, by_name[field.name.lower()].dataType, (*path, field.name), table)
-        return
-    inner = matching_inner_types(given, wanted)
-    for part, one, other in inner:
-        _check_type(one, other, (*path, part), table)
-    if inner or isinstance(given, NullType) or given.simpleString() == wanted.simpleString():
-        return
-    nested = (StructType, ArrayType, MapType)
-    if isinstance(given, nested) or isinstance(wanted, nested) or not can_widen(_arrow(given), _arrow(wanted)):
-        name = ".".join(path)
-        raise DeltaAnalysisException(
-            "DELTA_FAILED_TO_MERGE_FIELDS",
-            f"Failed to merge fields: column {name} is {given.simpleString()} in the frame and "
-            f"{wanted.simpleString()} in table {table}. Cast it: df.withColumn('{path[0]}', …). What Spark's own rules "
-            f"of assignment convert, {INSTEAD} writes.",
-            parameters={"currentField": name, "updateField": name},
-        )
-
-
-def _arrow(data_type: DataType) -> pa.DataType:
-    return arrow_schema(StructType([StructField("c", data_type)])).field(0).type
+    check_known(given, definition.schema, table)
+    check_mergeable(given, definition.schema, table)
 
 
 def rows_condition(sql: str, given: StructType, definition: TableDefinition, request: Request) -> tuple[Condition, str]:

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaLogCorruptException,
+    VersionNotFoundException,
+)
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile, first_of
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.commits import Commit, damaged, read_commit
@@ -117,7 +121,7 @@ def _commit(store: Store, version: int, last: int) -> Commit:
         return read_commit(store, version)
     except FileNotFoundError as error:
         kept = [commit.start for commit in list_log(store).commits]
-        raise DeltaTableException(
+        raise VersionNotFoundException(
             "DELTA_VERSION_NOT_FOUND",
             f"The changes of version {version} of the table {store.root} cannot be read: its commit was cleaned "
             f"up. Available versions: [{min(kept, default=last)}, {max(kept, default=last)}].",

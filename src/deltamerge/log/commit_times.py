@@ -10,7 +10,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
-from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaLogCorruptException,
+    VersionNotFoundException,
+)
 from deltamerge.log.actions import Metadata
 from deltamerge.log.cleanup import adjusted_timestamps
 from deltamerge.log.commits import read_commit
@@ -78,7 +82,7 @@ class CommitTimes:
     def of_version(self, version: int) -> int:
         """Return when a version was made; one before a gap in the log is refused."""
         if not self.versions[0] <= version <= self.versions[-1]:
-            raise DeltaTableException(
+            raise VersionNotFoundException(
                 "DELTA_VERSION_NOT_FOUND",
                 f"When version {version} of the table {self.store.root} was made is not known, since a later commit "
                 f"was cleaned up. Available versions: [{self.versions[0]}, {self.versions[-1]}].",
@@ -133,7 +137,7 @@ def _in_commit_timestamp(store: Store, version: int) -> int:
         info = read_commit(store, version).info
     except FileNotFoundError as error:
         # The log was cleaned up since it was listed.
-        raise DeltaTableException(
+        raise VersionNotFoundException(
             "DELTA_VERSION_NOT_FOUND",
             f"When version {version} of the table {store.root} was made is not known: its commit was cleaned up.",
             parameters={"userVersion": str(version)},

@@ -12,7 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException, DeltaTableNotFoundException
+from deltamerge.exceptions import (
+    DeltaLogCorruptException,
+    DeltaTableException,
+    DeltaTableNotFoundException,
+    VersionNotFoundException,
+)
 from deltamerge.storage.store import Store, StoredFile
 from deltamerge.workers.partition_names import split_partition
 
@@ -276,7 +281,7 @@ def _version_not_found(store: Store, listing: LogListing, version: int, latest: 
     if listing.commits and listing.commits[0].start == 0:
         starts.append(0)
     earliest = min(starts, default=latest)
-    return DeltaTableException(
+    return VersionNotFoundException(
         "DELTA_VERSION_NOT_FOUND",
         f"Version {version} of the table {store.root} cannot be read. Available versions: [{earliest}, {latest}].",
         parameters={"userVersion": str(version), "earliest": str(earliest), "latest": str(latest)},

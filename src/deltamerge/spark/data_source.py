@@ -49,7 +49,8 @@ def drop_missing_catalog(spark: SparkSession) -> None:
         return
     with errors_not_logged():
         try:
-            spark.catalog.currentDatabase()
+            # A new session knows its current database without the catalog.
+            spark.catalog.tableExists("deltamerge_no_table")
         except SPARK_ERRORS as error:
             if not any(sign in str(error) for sign in _NO_CATALOG):
                 raise

@@ -14,7 +14,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
-from deltamerge.exceptions import DeltaParseException, InvariantViolationException
+from deltamerge.exceptions import DeltaParseException, InvariantViolationException, ReplaceWhereMismatchException
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, exact_json
@@ -227,7 +227,7 @@ def violation_in(message: str, table: str) -> InvariantViolationException | None
         )
     name, expression, values = found["name"], found["expression"], found["values"]
     if name == REPLACE_WHERE:
-        return InvariantViolationException(
+        return ReplaceWhereMismatchException(
             "DELTA_REPLACE_WHERE_MISMATCH",
             f"Written data does not conform to partial table overwrite condition or constraint '{expression}'. "
             f"Row: {values}. Leave out the rows for which it is not TRUE. Nothing was written to table {table}.",

@@ -79,10 +79,10 @@ def check_partition_columns(given: tuple[str, ...] | None, columns: tuple[str, .
     """Refuse other partition columns than a table has; None for what it has."""
     if given is not None and [name.lower() for name in given] != [name.lower() for name in columns]:
         raise DeltaAnalysisException(
-            "DELTA_PARTITION_COLUMNS_MISMATCH",
-            f"Partition columns do not match those of table {table}: given {list(given)}, the table has "
-            f"{list(columns)}. To replace them: .mode('overwrite').option('overwriteSchema', 'true'), or write_delta "
-            "with mode='overwrite', overwrite_schema=True.",
+            "DELTA_METADATA_MISMATCH",
+            f"Partition columns do not match the partition columns of the table {table}: given {list(given)}, the "
+            f"table has {list(columns)}. To replace them: .mode('overwrite').option('overwriteSchema', 'true'), or "
+            "write_delta with mode='overwrite', overwrite_schema=True.",
         )
 
 

@@ -20,7 +20,7 @@ from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.txn.transaction import now_ms
-from deltamerge.write.align import align, unknown_fields
+from deltamerge.write.align import align
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import REPLACE_WHERE, Check, checked, violation_in
 from deltamerge.write.data_files import (
@@ -34,6 +34,7 @@ from deltamerge.write.definition import TableDefinition, check_duplicates
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
 from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
 from deltamerge.write.layout import bin_size
+from deltamerge.write.schema_evolution import check_known
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy, overflow_in
 from deltamerge.write.stored_schema import without_sparks_own
 
@@ -83,14 +84,7 @@ def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -
     check_duplicates(frame.schema)
     given = {f.name.lower(): f for f in frame.schema.fields}
     known = {f.name.lower(): f for f in schema.fields}
-    unknown = unknown_fields(frame.schema, schema, case_sensitive=False)
-    if unknown:
-        raise DeltaAnalysisException(
-            "DELTA_SCHEMA_MISMATCH",
-            f"The frame has columns that table {table} lacks: {', '.join(unknown)}. Leave them out, or add them to the "
-            "table: .option('mergeSchema', 'true'), or spark.databricks.delta.schema.autoMerge.enabled for the "
-            "session. To replace the table's schema: mode='overwrite', overwrite_schema=True.",
-        )
+    check_known(frame.schema, schema, table)
     columns, default = [], column_defaults(schema, now_ms() * 1000)
     for index, (key, f) in enumerate(known.items()):
         value = _stored(given[key], f, assignment) if key in given else default(index)

@@ -16,8 +16,8 @@ from deltamerge.log.protocol import features, writer_features
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.nested_types import nullable_type
-from deltamerge.write.align import find_field, same_name
+from deltamerge.spark.nested_types import matching_inner_types, nullable_type
+from deltamerge.write.align import find_field, same_name, unknown_fields
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.dependents import check_dependents
@@ -91,6 +91,60 @@ def _filtered(source: T.StructType, used: tuple[tuple[str, ...], ...], case_sens
     return T.StructType(kept)
 
 
+def check_known(given: T.StructType, table: T.StructType, name: str) -> None:
+    """Refuse rows with columns or fields that a table lacks."""
+    unknown = unknown_fields(given, table, case_sensitive=False)
+    if unknown:
+        raise DeltaAnalysisException(
+            "DELTA_METADATA_MISMATCH",
+            f"A schema mismatch detected when writing to the Delta table: the frame has columns that table {name} "
+            f"lacks: {', '.join(unknown)}. Leave them out, or add them: .option('mergeSchema', 'true'), or "
+            "spark.databricks.delta.schema.autoMerge.enabled for the session. To replace the table's schema: "
+            ".mode('overwrite').option('overwriteSchema', 'true'), or write_delta with mode='overwrite', "
+            "overwrite_schema=True.",
+        )
+
+
+def check_mergeable(given: T.StructType, table: T.StructType, name: str) -> None:
+    """Refuse columns and fields whose type is neither the table's nor one whose every value the table's type has.
+
+    Delta: SchemaMergingUtils.mergeSchemas, which refuses wider types, too.
+
+    Args:
+        given: Rows that are written by `save`; names that only they have are not looked at.
+        name: The table's.
+    """
+    for field in given.fields:
+        index = find_field(table, field.name, case_sensitive=False)
+        if index is not None:
+            _check_mergeable(field.dataType, table.fields[index].dataType, (field.name,), name)
+
+
+def _check_mergeable(given: T.DataType, wanted: T.DataType, path: tuple[str, ...], table: str) -> None:
+    if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
+        for field in given.fields:
+            index = find_field(wanted, field.name, case_sensitive=False)
+            if index is not None:
+                _check_mergeable(field.dataType, wanted.fields[index].dataType, (*path, field.name), table)
+        return
+    inner = matching_inner_types(given, wanted)
+    for part, one, other in inner:
+        _check_mergeable(one, other, (*path, part), table)
+    before, after = given.simpleString(), wanted.simpleString()
+    if inner or isinstance(given, T.NullType) or before == after:
+        return
+    is_plain = isinstance(given, T.AtomicType) and isinstance(wanted, T.AtomicType)
+    if not (is_plain and can_widen(str(given.jsonValue()), str(wanted.jsonValue()))):
+        shown = ".".join(path)
+        raise DeltaAnalysisException(
+            "DELTA_FAILED_TO_MERGE_FIELDS",
+            f"Failed to merge fields '{shown}' and '{shown}': column {shown} is {before} in the frame and {after} in "
+            f"table {table}. Cast it: df.withColumn('{path[0]}', …). To convert values as an INSERT does, write with "
+            "saveAsTable, insertInto or deltamerge.write_delta.",
+            parameters={"currentField": shown, "updateField": shown},
+        )
+
+
 @dataclass(frozen=True)
 class _Merging:
     """Names are compared without case, also where the session distinguishes it: no table has both `a` and `A`."""
@@ -105,11 +159,8 @@ class _Merging:
             if index is not None:
                 merged = self.type(field.dataType, source.fields[index].dataType, (*above, field.name))
             fields.append(T.StructField(field.name, merged, field.nullable, field.metadata))
-        for field in source.fields:
-            if find_field(target, field.name, case_sensitive=False) is None:
-                _refuse_void(field, above)
-                fields.append(_added(field))
-        return T.StructType(fields)
+        added = (field for field in source.fields if find_field(target, field.name, case_sensitive=False) is None)
+        return T.StructType([*fields, *map(_added, added)])
 
     def type(self, target: T.DataType, source: T.DataType, above: tuple[str, ...]) -> T.DataType:
         if isinstance(target, T.StructType) and isinstance(source, T.StructType):
@@ -173,12 +224,19 @@ def _incompatible(target: T.DataType, source: T.DataType, path: tuple[str, ...])
     )
 
 
-def _refuse_void(field: T.StructField, above: tuple[str, ...]) -> None:
-    if isinstance(field.dataType, T.NullType):
-        name = ".".join((*above, field.name))
-        raise DeltaAnalysisException(
-            "DELTA_MERGE_ADD_VOID_COLUMN",
-            f"Cannot add column `{name}` with type VOID. Please explicitly specify a non-void type, as in "
-            f"CAST(NULL AS STRING) AS {name}.",
-            parameters={"newColumn": name},
-        )
+def check_no_new_void(before: T.StructType, after: T.StructType, above: tuple[str, ...] = ()) -> None:
+    """Refuse a column or field of type VOID that evolution adds."""
+    for field in after.fields:
+        index = find_field(before, field.name, case_sensitive=True)
+        known = T.StructType() if index is None else before.fields[index].dataType
+        if isinstance(field.dataType, T.StructType):
+            within = known if isinstance(known, T.StructType) else T.StructType()
+            check_no_new_void(within, field.dataType, (*above, field.name))
+        elif isinstance(field.dataType, T.NullType) and index is None:
+            name = ".".join((*above, field.name))
+            raise DeltaAnalysisException(
+                "DELTA_MERGE_ADD_VOID_COLUMN",
+                f"Cannot add column `{name}` with type VOID. Please explicitly specify a non-void type, as in "
+                f"CAST(NULL AS STRING) AS {name}.",
+                parameters={"newColumn": name},
+            )

@@ -46,7 +46,7 @@ from deltamerge.write.identity_columns import check_identity_columns
 from deltamerge.write.layout import data_folder, is_data_folder
 from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
-from deltamerge.write.schema_evolution import evolved_definition
+from deltamerge.write.schema_evolution import check_mergeable, evolved_definition
 from deltamerge.write.stale_rows import refuse_stale_rows
 from deltamerge.write.stored_schema import schema_to_write
 from deltamerge.write.table_commits import (
@@ -246,6 +246,8 @@ class FrameWrite:
         properties: Of a new table.
         set_properties: Those that an overwrite sets.
         file_options: Options of Spark's Parquet writer; they go before the session's settings.
+        converts: Whether values are converted to the types that the table's columns have, as an assignment of SQL; else
+            other types are an error, but for those that the table's are wider than.
         data_change: Whether the rows are other ones than those that they replace, not the same in a new layout.
         entry: What the history calls the write; None for WRITE.
     """
@@ -259,6 +261,7 @@ class FrameWrite:
     merges_schema: bool = False
     notes: CommitNotes = NO_NOTES
     file_options: Mapping[str, str] = field(default_factory=dict)
+    converts: bool = True
     data_change: bool = True
     entry: HistoryEntry | None = None
 
@@ -421,11 +424,11 @@ def written_definition(
         refuse_append_only(snapshot, table, "the overwrite deletes rows")
     check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table)
     definition = rows_definition(snapshot, asked.set_properties if sets_properties else None)
-    if not asked.merges_schema:
-        return definition
-    evolved = evolved_definition(snapshot, definition, given, conf)
+    evolved = evolved_definition(snapshot, definition, given, conf) if asked.merges_schema else definition
     if evolved.schema != definition.schema:
         _refuse_change_of_table(asked.data_change, "Change the Delta table schema")
+    if not asked.converts:
+        check_mergeable(given, evolved.schema, table)
     return evolved
 
 

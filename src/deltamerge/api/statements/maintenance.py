@@ -28,6 +28,7 @@ from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.commands.optimize import optimize, purge
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.vacuum import garbage_paths, vacuum
+from deltamerge.exceptions import DeltaUnsupportedOperationException
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.table import Table
@@ -88,6 +89,15 @@ def run_alter(tables: Tables, found: DeltaTable, statement: ast.AlterTable) -> D
     return frames.nothing(tables.spark)
 
 
+def _refuse_replaced_columns(table: Table, _: ast.ReplaceColumns) -> None:
+    raise DeltaUnsupportedOperationException(
+        "DELTA_OPERATION_NOT_ALLOWED",
+        f"Operation not allowed: ALTER TABLE REPLACE COLUMNS of {table.name}. Name the changes: ALTER TABLE … DROP "
+        "COLUMNS, ADD COLUMNS, RENAME COLUMN and ALTER COLUMN. Nothing was changed.",
+        parameters={"operation": "ALTER TABLE REPLACE COLUMNS"},
+    )
+
+
 _RUN: Mapping[type, Callable[[Table, Any], None]] = {
     ast.SetProperties: lambda table, change: set_properties(table, change.properties),
     ast.UnsetProperties: lambda table, change: unset_properties(table, change.keys),
@@ -97,6 +107,7 @@ _RUN: Mapping[type, Callable[[Table, Any], None]] = {
     ast.DropColumns: lambda table, change: drop_columns(table, change.columns, if_exists=change.if_exists),
     ast.RenameColumn: lambda table, change: rename_column(table, change.column, change.to),
     ast.ChangeColumns: lambda table, change: change_columns(table, change.changes),
+    ast.ReplaceColumns: _refuse_replaced_columns,
     ast.ClusterBy: lambda table, change: cluster_by(table, change.columns),
     ast.DropFeature: lambda table, change: drop_feature(table, change.name, truncate_history=change.truncates_history),
 }

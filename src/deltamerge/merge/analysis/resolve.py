@@ -41,7 +41,7 @@ from deltamerge.sql.merge_ast import (
 )
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field, same_name
-from deltamerge.write.schema_evolution import evolved_schema
+from deltamerge.write.schema_evolution import check_no_new_void, evolved_schema
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
 TARGET_ALIAS = "__dm_target"
@@ -141,7 +141,9 @@ class _Resolver:
                 used += [(f.name,) for f in self.sides.source_schema.fields if f.name.lower() not in excepted]
             else:
                 used += self._paths(clause)
-        return evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
+        evolved = evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
+        check_no_new_void(target, evolved)
+        return evolved
 
     def _check_paths(self, clause: MergeClause, schema: StructType) -> None:
         paths, spelled = self._paths(clause), []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.statements import ast
+from deltamerge.sql.statements.ast import TableName
 from deltamerge.sql.statements.columns import read_default, read_definition, read_position, read_type
 from deltamerge.sql.statements.creation import read_check
 from deltamerge.sql.statements.parts import (
@@ -34,6 +35,8 @@ def read_alter(cursor: Cursor) -> ast.AlterTable | None:
 
 
 def read_comment(cursor: Cursor) -> ast.AlterTable | None:
+    if cursor.accept("COMMENT", "ON", "COLUMN"):
+        return _read_column_comment(cursor)
     if not cursor.accept("COMMENT", "ON", "TABLE"):
         return None
     table = read_table(cursor, "COMMENT ON TABLE")
@@ -43,6 +46,18 @@ def read_comment(cursor: Cursor) -> ast.AlterTable | None:
     comment = read_string(cursor, "COMMENT ON TABLE", "a comment")
     read_end(cursor, "COMMENT ON TABLE")
     return ast.AlterTable(table, ast.SetProperties({"comment": comment}))
+
+
+def _read_column_comment(cursor: Cursor) -> ast.AlterTable | None:
+    where = "COMMENT ON COLUMN"
+    *table, column = cursor.name(where, "a column with its table's name before it")
+    if not table:
+        return None
+    cursor.expect(where, "IS")
+    comment = "" if cursor.accept("NULL") else read_string(cursor, where, "a comment")
+    read_end(cursor, where)
+    change = ast.ChangeColumn((column,), comment=comment)
+    return ast.AlterTable(TableName.of(tuple(table)), ast.ChangeColumns((change,)))
 
 
 def _read_change(cursor: Cursor) -> ast.Alteration | None:
@@ -65,6 +80,9 @@ def _read_change(cursor: Cursor) -> ast.Alteration | None:
         return _read_drop(cursor)
     if cursor.peek() in ("ALTER", "CHANGE"):
         return _read_column_changes(cursor)
+    if cursor.accept("REPLACE", "COLUMNS"):
+        cursor.index = len(cursor.tokens)
+        return ast.ReplaceColumns()
     return None
 
 

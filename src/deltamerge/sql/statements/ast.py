@@ -396,6 +396,11 @@ class ChangeColumns(Alteration):
 
 
 @dataclass(frozen=True)
+class ReplaceColumns(Alteration):
+    """``REPLACE COLUMNS (…)``, which Delta tables are not given here."""
+
+
+@dataclass(frozen=True)
 class ClusterBy(Alteration):
     """``CLUSTER BY (…)``; without columns ``CLUSTER BY NONE``."""
 

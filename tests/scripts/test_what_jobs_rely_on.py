@@ -1,0 +1,104 @@
+"""What scripts ask of Delta besides rows: that drift of types fails, which errors they catch, what the catalog says."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, UnsupportedOperationException
+
+from deltamerge.tables import DeltaTable
+from merge.tables import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.sessions
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("merges", ["true", "false"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT '7' AS id, named_struct('n', 1) AS s",
+        "SELECT 5.7D AS id, named_struct('n', 1) AS s",
+        "SELECT 7L AS id, named_struct('n', 'x') AS s",
+    ],
+)
+def test_drift_of_types_is_an_error_at_a_path(
+    installed: SparkSession, tmp_path: Path, mode: str, merges: str, query: str
+) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.sql("SELECT 1L AS id, named_struct('n', 1) AS s").write.format("delta").save(path)
+    writer = spark.sql(query).write.format("delta").mode(mode).option("mergeSchema", merges)
+    with pytest.raises(AnalysisException, match="DELTA_FAILED_TO_MERGE_FIELDS"):
+        writer.save(path)
+    assert rows(spark.read.format("delta").load(path)) == [(1, (1,))]
+
+
+def test_what_every_value_fits_into_is_no_drift(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.sql("SELECT 1L AS id, CAST(1 AS DECIMAL(9, 2)) AS d, 'a' AS v").write.format("delta").save(path)
+    more = spark.sql("SELECT 2 AS id, CAST(2 AS DECIMAL(5, 1)) AS d, NULL AS v")
+    more.write.format("delta").mode("append").save(path)
+    assert rows(spark.read.format("delta").load(path)) == [(1, Decimal(1), "a"), (2, Decimal(2), None)]
+
+
+def test_tables_by_name_take_what_an_insert_takes(database: str, installed: SparkSession) -> None:
+    spark = installed
+    spark.sql("CREATE TABLE named (id BIGINT) USING delta")
+    spark.sql("SELECT '7' AS id").write.format("delta").mode("append").saveAsTable("named")
+    spark.sql("SELECT '8' AS id").write.insertInto("named")
+    assert rows(spark.table("named")) == [(7,), (8,)]
+
+
+def test_columns_without_a_type_are_added(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.sql("SELECT 1L AS id").write.format("delta").save(path)
+    for query in ("SELECT 2L AS id, NULL AS n", "SELECT 3L AS id, NULL AS n, NULL AS m", "SELECT 4L AS id, 5 AS n"):
+        spark.sql(query).write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+    found = spark.read.format("delta").load(path)
+    assert found.dtypes == [("id", "bigint"), ("n", "int"), ("m", "void")]
+    assert rows(found.select("id", "n")) == [(1, None), (2, None), (3, None), (4, 5)]
+
+
+def test_errors_that_scripts_catch(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.sql("SELECT 1L AS id, 'a' AS p").write.format("delta").save(path)
+    other = spark.sql("SELECT 3L AS id, 'b' AS p").write.format("delta").mode("overwrite")
+    with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
+        other.option("replaceWhere", "id = 2").save(path)
+    with pytest.raises(AnalysisException, match="DELTA_VERSION_NOT_FOUND"):
+        spark.read.format("delta").option("versionAsOf", 99).load(path).collect()
+    with pytest.raises(AnalysisException, match="schema mismatch detected when writing to the Delta table"):
+        spark.sql("SELECT 1L AS id, 1 AS more").write.format("delta").mode("append").save(path)
+    with pytest.raises(AnalysisException, match="do not match the partition columns of the table"):
+        spark.range(1).write.format("delta").mode("append").partitionBy("p").save(path)
+    twice = spark.sql("SELECT explode(array(1L, 1L)) AS id").alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(twice, "t.id = s.id").whenMatchedUpdate(set={"p": "'c'"})
+    with pytest.raises(UnsupportedOperationException, match="MULTIPLE_SOURCE_ROW"):
+        merge.execute()
+    with pytest.raises(AnalysisException, match="bucketBy is not supported for Delta tables"):
+        spark.range(1).write.format("delta").bucketBy(2, "id").saveAsTable("in_buckets")
+
+
+def test_what_the_catalog_says(database: str, installed: SparkSession) -> None:
+    spark = installed
+    spark.sql("CREATE TABLE named (id BIGINT NOT NULL, p STRING) USING delta PARTITIONED BY (p) COMMENT 'of orders'")
+    found = {c.name: (c.nullable, c.isPartition) for c in spark.catalog.listColumns("named")}
+    assert found == {"id": (False, False), "p": (True, True)}
+    assert spark.catalog.listColumns("named", database) == spark.catalog.listColumns(f"{database}.named")
+    assert spark.catalog.getTable("named").description == "of orders"
+
+
+def test_comments_of_columns(database: str, installed: SparkSession) -> None:
+    spark = installed
+    spark.sql("CREATE TABLE named (id BIGINT, p STRING) USING delta")
+    spark.sql("COMMENT ON COLUMN named.p IS 'the part'")
+    assert {row.col_name: row.comment for row in spark.sql("DESCRIBE named").collect()}["p"] == "the part"
+    with pytest.raises(AnalysisException, match="REPLACE COLUMNS"):
+        spark.sql("ALTER TABLE named REPLACE COLUMNS (j STRING)")
+    assert spark.table("named").columns == ["id", "p"]
