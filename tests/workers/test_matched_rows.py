@@ -15,12 +15,11 @@ import pytest
 from deltamerge.workers import matched_rows
 from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.matched_rows import Place, pairing_rows, reading_staged
-from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, RowPairs, by_source_number, write_pairs
+from deltamerge.workers.matched_rows import pairing_rows
+from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, NO_VALUES, RowPairs, by_source_number, write_pairs
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows, taken
 
 TARGET: Asked = {"t0": ("id", pa.int64()), "t1": ("name", pa.string())}
-REST: dict[str, Place] = {"file": "file", "row": "row", "number": "source"}
 
 
 def stage(folder: Path, *tables: pa.Table) -> StagedRows:
@@ -44,8 +43,10 @@ def write(path: Path, rows: int, **options: Any) -> Path:
 
 
 def pairs(folder: Path, rows: Sequence[tuple[int, int, int]]) -> str:
+    """Keeps pairs of a row, a source row and a clause: of all that a clause takes there are values."""
     columns = np.array(rows, np.int64).reshape(-1, 3).T
-    return write_pairs(LOCAL_FILES, str(folder), RowPairs(columns[0], columns[1], columns[2]))
+    values = np.where(columns[2] == NO_CLAUSE, NO_VALUES, np.arange(len(rows)))
+    return write_pairs(LOCAL_FILES, str(folder), RowPairs(columns[0], columns[1], columns[2], values))
 
 
 def side_by_side(
@@ -55,22 +56,18 @@ def side_by_side(
     *,
     source: Sequence[str] = ("s0", "s1"),
     target: Asked = TARGET,
-    changing: bool = False,
 ) -> list[tuple[Any, ...]]:
     batch = pa.RecordBatch.from_pydict(
         {
             "path": [str(path) for path, _ in files],
-            "file": [path.name for path, _ in files],
             "values": [json.dumps(values or {})] * len(files),
             "pairs": [of_file for _, of_file in files],
             "exchanged": ["[]"] * len(files),
         }
     )
     found = []
-    for answer in pairing_rows(LOCAL_FILES, staged, source, target, REST, among="changing" if changing else "all")(
-        [batch]
-    ):
-        assert answer.schema.names == [*source, *target, *REST]
+    for answer in pairing_rows(LOCAL_FILES, staged, source, target, "number", "clause")([batch]):
+        assert answer.schema.names == [*source, *target, "number", "clause"]
         found += [tuple(row.values()) for row in answer.to_pylist()]
     return found
 
@@ -81,13 +78,8 @@ def test_pairs_of_rows(tmp_path: Path, row_group_size: int) -> None:
     path = write(tmp_path / "f", 7, row_group_size=row_group_size)
     of_file = pairs(tmp_path, [(1, 2, 0), (1, 0, 1), (6, 1, NO_CLAUSE)])
     assert side_by_side(staged, [(path, of_file)]) == [
-        ("c", 0, 101, "n1", "f", 1, 2),
-        ("a", 0, 101, "n1", "f", 1, 0),
-        ("b", 1, 106, "n6", "f", 6, 1),
-    ]
-    assert side_by_side(staged, [(path, of_file)], changing=True) == [
-        ("c", 0, 101, "n1", "f", 1, 2),
-        ("a", 0, 101, "n1", "f", 1, 0),
+        ("c", 0, 101, "n1", 0, 0),
+        ("a", 0, 101, "n1", 1, 1),
     ]
 
 
@@ -98,15 +90,15 @@ def test_rows_that_nothing_matches(tmp_path: Path, row_group_size: int) -> None:
     first = by_source_number(0)
     of_file = pairs(tmp_path, [(0, NO_SOURCE, first), (2, 0, 0), (3, NO_SOURCE, first)])
     assert side_by_side(staged, [(path, of_file)]) == [
-        (None, None, 100, "n0", "f", 0, None),
-        ("a", 0, 102, "n2", "f", 2, 0),
-        (None, None, 103, "n3", "f", 3, None),
+        (None, None, 100, "n0", 0, first),
+        ("a", 0, 102, "n2", 1, 0),
+        (None, None, 103, "n3", 2, first),
     ]
 
 
 def test_a_source_of_which_no_row_is_staged(tmp_path: Path) -> None:
     path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(1, NO_SOURCE, by_source_number(0))])
-    assert side_by_side(StagedRows(()), [(path, of_file)], source=()) == [(101, "n1", "f", 1, None)]
+    assert side_by_side(StagedRows(()), [(path, of_file)], source=()) == [(101, "n1", 0, by_source_number(0))]
 
 
 def test_only_row_groups_with_pairs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +113,7 @@ def test_only_row_groups_with_pairs_are_read(tmp_path: Path, monkeypatch: pytest
     path = write(tmp_path / "f", 10, row_group_size=2)
     of_file = pairs(tmp_path, [(2, 0, 0), (9, 0, 0)])
     found = side_by_side(stage(tmp_path, source_rows("a")), [(path, of_file)])
-    assert [row[-2] for row in found] == [2, 9]
+    assert [row[2] for row in found] == [102, 109]
     assert read == [1, 4]
 
 
@@ -130,16 +122,16 @@ def test_partition_values_and_columns_that_a_file_lacks(tmp_path: Path) -> None:
     path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(1, 0, 0)])
     staged = stage(tmp_path, source_rows("a"))
     found = side_by_side(staged, [(path, of_file)], {"part": "7"}, target=target)
-    assert found == [("a", 0, 101, "n1", 7, None, "f", 1, 0)]
+    assert found == [("a", 0, 101, "n1", 7, None, 0, 0)]
     found = side_by_side(staged, [(path, of_file)], {"part": None}, target=target)
-    assert found == [("a", 0, 101, "n1", None, None, "f", 1, 0)]
+    assert found == [("a", 0, 101, "n1", None, None, 0, 0)]
 
 
 def test_only_partition_values(tmp_path: Path) -> None:
     path, of_file = write(tmp_path / "f", 3), pairs(tmp_path, [(0, 0, 0), (2, NO_SOURCE, -2)])
     part: Asked = {"t0": ("part", pa.string())}
     found = side_by_side(stage(tmp_path, source_rows("a")), [(path, of_file)], {"part": "x"}, target=part)
-    assert found == [("a", 0, "x", "f", 0, 0), (None, None, "x", "f", 2, None)]
+    assert found == [("a", 0, "x", 0, 0), (None, None, "x", 1, -2)]
 
 
 def test_file_with_another_type(tmp_path: Path) -> None:
@@ -153,41 +145,18 @@ def test_several_files(tmp_path: Path) -> None:
     files = [
         (write(tmp_path / "f", 3), pairs(tmp_path, [(0, 1, 0)])),
         (write(tmp_path / "g", 3), pairs(tmp_path, [])),
-        (write(tmp_path / "h", 3), pairs(tmp_path, [(2, 0, NO_CLAUSE)])),
+        (write(tmp_path / "h", 3), pairs(tmp_path, [(2, 0, 0), (2, 1, NO_CLAUSE)])),
     ]
-    assert [row[-3:] for row in side_by_side(staged, files)] == [("f", 0, 1), ("h", 2, 0)]
-    assert [row[-3:] for row in side_by_side(staged, files, changing=True)] == [("f", 0, 1)]
+    assert side_by_side(staged, files) == [("b", 1, 100, "n0", 0, 0), ("a", 0, 102, "n2", 0, 0)]
 
 
 def test_batches_are_not_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matched_rows, "_ROWS_AT_ONCE", 2)
     path, of_file = write(tmp_path / "f", 5), pairs(tmp_path, [(row, 0, 0) for row in range(5)])
-    columns = {"path": [str(path)], "file": ["f"], "values": ["{}"], "pairs": [of_file], "exchanged": ["[]"]}
-    work = pairing_rows(LOCAL_FILES, stage(tmp_path, source_rows("a")), ("s0",), TARGET, REST, among="changing")
+    columns = {"path": [str(path)], "values": ["{}"], "pairs": [of_file], "exchanged": ["[]"]}
+    work = pairing_rows(LOCAL_FILES, stage(tmp_path, source_rows("a")), ("s0",), TARGET, "number", "clause")
     batches = list(work([pa.RecordBatch.from_pydict(columns)]))
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
-
-
-# Rows of the source
-
-
-def ranges(*of: tuple[int, int]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"first": [first for first, _ in of], "end": [end for _, end in of]})
-
-
-def test_ranges_of_the_source(tmp_path: Path) -> None:
-    staged = stage(tmp_path, source_rows("a", "b", "c"), source_rows("d", "e"))
-    answers = [*reading_staged(LOCAL_FILES, staged, ("s0",), "number")([ranges((0, 2), (2, 5)), ranges((4, 5))])]
-    found = [tuple(row.values()) for answer in answers for row in answer.to_pylist()]
-    assert found == [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4), ("e", 4)]
-    assert {answer.schema for answer in answers} == {pa.schema([("s0", pa.string()), ("number", pa.int64())])}
-
-
-def test_empty_range_of_the_source(tmp_path: Path) -> None:
-    staged = stage(tmp_path, source_rows("a"))
-    assert (
-        sum(answer.num_rows for answer in reading_staged(LOCAL_FILES, staged, ("s0",), "number")([ranges((1, 1))])) == 0
-    )
 
 
 def parquet_file(path: Path, rows: int) -> StagedFile:
@@ -199,11 +168,9 @@ def test_source_in_parquet_files_beside_computed_columns(tmp_path: Path) -> None
     pq.write_table(pa.table({"own": ["a", "b", "c"]}), path)
     (computed,) = stage(tmp_path, pa.table({"at": [2, 0, 1], "twice": ["cc", "aa", "bb"]})).files
     staged = StagedRows((parquet_file(path, 3),), {"s0": "own"}, (computed,), "at")
-    (answer,) = reading_staged(LOCAL_FILES, staged, ("twice", "s0"), "number")([ranges((1, 3))])
-    assert answer.to_pylist() == [
-        {"twice": "bb", "s0": "b", "number": 1},
-        {"twice": "cc", "s0": "c", "number": 2},
-    ]
+    of_file = write(tmp_path / "f", 2), pairs(tmp_path, [(0, 1, 0), (1, 2, 0)])
+    found = side_by_side(staged, [of_file], source=("twice", "s0"))
+    assert [row[:2] for row in found] == [("bb", "b"), ("cc", "c")]
 
 
 def test_source_file_that_was_changed(tmp_path: Path) -> None:
@@ -212,7 +179,7 @@ def test_source_file_that_was_changed(tmp_path: Path) -> None:
     staged = StagedRows((parquet_file(path, 1),))
     pq.write_table(pa.table({"own": ["a", "b"]}), path)
     with pytest.raises(ValueError, match="was changed meanwhile"):
-        list(reading_staged(LOCAL_FILES, staged, ("own",), "number")([ranges((0, 1))]))
+        side_by_side(staged, [(write(tmp_path / "f", 1), pairs(tmp_path, [(0, 0, 0)]))], source=("own",))
 
 
 def test_strings_that_one_array_would_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

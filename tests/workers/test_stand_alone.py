@@ -16,7 +16,7 @@ from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.data_source import DeltaSource, StreamWriter, TableReader, TableWriter
 from deltamerge.workers.file_pairs import pairing
 from deltamerge.workers.files import LOCAL_FILES
-from deltamerge.workers.matched_rows import pairing_rows, reading_staged
+from deltamerge.workers.matched_rows import pairing_rows
 from deltamerge.workers.new_rows import NewRows
 from deltamerge.workers.parquet_patch import AS_IT_WAS
 from deltamerge.workers.row_values import ClauseRows
@@ -59,8 +59,7 @@ FUNCTIONS = {
     "pairing": pairing(LOCAL_FILES, lookup("c"), "/x"),
     "pairing, by source": pairing(LOCAL_FILES, lookup(0, by_source()), "/x"),
     "pairing, of pairs": pairing(LOCAL_FILES, lookup(by_source()), "/x"),
-    "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, {"f": "file"}, among="changing"),
-    "reading_staged": reading_staged(LOCAL_FILES, KEPT, ("a",), "n"),
+    "pairing_rows": pairing_rows(LOCAL_FILES, KEPT, ("a",), {}, "n", "c"),
     "reading a table": of_table().read,
     "writing a table": to_table().write,
     "staging": staging(LOCAL_FILES, Staging("/x", ("k",), 1, 1)),

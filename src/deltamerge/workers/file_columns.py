@@ -127,10 +127,12 @@ def _constant(string: str | None, kind: pa.DataType, rows: int) -> Any:  # noqa:
     return None if value is None else pa.repeat(pa.scalar(value, kind), rows)
 
 
-def _read(string: str, kind: pa.DataType) -> str | int | date | None:
+def _read(string: str, kind: pa.DataType) -> str | int | bool | date | None:
     """Read a partition's value; None where it is spelled in another way than usual, or is none of the type's."""
     if pa.types.is_string(kind):
         return string
+    if pa.types.is_boolean(kind):
+        return {"true": True, "false": False}.get(string)
     try:
         if pa.types.is_date(kind):
             return date.fromisoformat(string) if _DAY.fullmatch(string) else None

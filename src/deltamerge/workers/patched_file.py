@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -44,11 +43,8 @@ class PatchedFile(TableWriter):
         self._changed = changed
         alike = _columns_alike(source.file, schema)
         some_stay = any(alike.keys() - columns for columns in changed if columns is not None)
-        self._alike = alike if some_stay and self._before.has_plain_chunks else {}
-
-    @cached_property
-    def _before(self) -> Footer:
-        return Footer(self._source.reader, self._source.size)
+        self._before = Footer(source.reader, source.size) if some_stay else None
+        self._alike = {} if self._before is None or not self._before.has_plain_chunks else alike
 
     def columns(self, group: int) -> list[str]:
         """Return the columns of a row group that `write_group` has to be given at least.
@@ -77,16 +73,20 @@ class PatchedFile(TableWriter):
             self._add(count, found | self._copied(group, copied))
 
     def _is_copied(self, group: int, name: str, rows: pa.Table) -> bool:
+        assert self._before is not None
         # Writers that leave NaN out of a chunk's bounds, and those that leave such bounds out, look alike.
         return name not in self._nan.columns or (
             all(self._before.has_bounds(group, leaf) for leaf in self._alike[name]) and not self._nan.is_in(rows, name)
         )
 
     def _copied(self, group: int, names: Sequence[str]) -> dict[str, list[Chunk]]:
-        leaves = {name: self._alike[name] for name in names}
-        spans = [self._before.span(group, leaf) for leaf in chain.from_iterable(leaves.values())]
+        if not names:
+            return {}
+        assert self._before is not None
+        before, leaves = self._before, {name: self._alike[name] for name in names}
+        spans = [before.span(group, leaf) for leaf in chain.from_iterable(leaves.values())]
         read = self._source.reader(spans)
-        return {name: [self._before.chunk(group, leaf, read) for leaf in found] for name, found in leaves.items()}
+        return {name: [before.chunk(group, leaf, read) for leaf in found] for name, found in leaves.items()}
 
 
 def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:

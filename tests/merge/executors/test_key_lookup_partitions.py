@@ -303,3 +303,48 @@ def test_partition_column_that_is_never_null(spark: SparkSession, tmp_path: Path
     with pytest.raises(PySparkException, match="DELTA_NOT_NULL_CONSTRAINT_VIOLATED"):
         merge.whenNotMatchedInsertAll().execute()
     assert (files_below(path), folders_below(path)) == before
+
+
+FLAGGED = ("id", "if(id % 7 = 0, null, id % 2 = 0) AS is_current", "concat('v', id) AS v")
+OF_FLAGS = {
+    "closing": (
+        "t.id = s.id AND t.is_current",
+        "WHEN MATCHED AND s.v <> t.v THEN UPDATE SET is_current = false WHEN NOT MATCHED THEN INSERT *",
+    ),
+    "turning": ("t.id = s.id", "WHEN MATCHED THEN UPDATE SET is_current = NOT t.is_current, v = s.v"),
+    "keys": ("t.id = s.id AND t.is_current = s.is_current", UPSERT),
+    "by source": (
+        "t.id = s.id",
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED BY SOURCE AND NOT t.is_current THEN DELETE",
+    ),
+}
+
+
+@pytest.mark.parametrize(("merge", "feed"), combinations(OF_FLAGS, ["true", "false"]))
+def test_partitions_of_a_flag(spark: SparkSession, tmp_path: Path, merge: str, feed: str) -> None:
+    on, clauses = OF_FLAGS[merge]
+    new = spark.range(40, 120, 3).selectExpr(*FLAGGED).selectExpr("id", "is_current", "concat('new', id) AS v")
+    new.createOrReplaceTempView("flags_to_merge")
+    found = []
+    for executor in ("key_lookup", "classic"):
+        path = str(tmp_path / executor)
+        write_delta(
+            spark.range(100).selectExpr(*FLAGGED).coalesce(1),
+            path,
+            partition_by=["is_current"],
+            properties={"delta.enableChangeDataFeed": feed},
+        )
+        spark.conf.set(EXECUTOR, executor)
+        try:
+            report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING flags_to_merge s ON {on} {clauses}")
+        finally:
+            spark.conf.unset(EXECUTOR)
+        assert report.outcome.executor == executor
+        merged = DeltaTable.forPath(spark, path)
+        changes = merged.changes(1) if feed == "true" else merged.toDF()
+        columns = [name for name in changes.columns if name != "_commit_timestamp"]
+        assert report.version is not None
+        partitions = {add["partitionValues"]["is_current"] for add in actions(path, report.version, "add")}
+        counts = [report.metrics[f"numTargetRows{what}"] for what in ("Updated", "Inserted", "Deleted")]
+        found.append((rows(merged.toDF()), rows(changes.select(*columns)), counts, partitions))
+    assert found[0] == found[1]

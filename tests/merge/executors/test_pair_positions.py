@@ -9,7 +9,7 @@ import pytest
 from pyroaring import BitMap64
 
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.executors.key_matching import Pairs, fires_twice, matched_sources, updating_sources
+from deltamerge.merge.executors.key_matching import Pairs, fires_twice
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.row_pairs import (
     NO_CLAUSE,
@@ -40,8 +40,6 @@ def found(tmp_path: Path) -> list[Pairs]:
 
 def test_positions(found: list[Pairs]) -> None:
     assert [pairs.changed for pairs in found] == [BitMap64([0, 5, 6]), BitMap64([1])]
-    assert matched_sources(found) == BitMap64([0, 1, 2, 3, 4])
-    assert updating_sources(found, [0, 2]) == {0: BitMap64([3, 4])}
 
 
 def test_source_rows_in_several_pairs(found: list[Pairs], tmp_path: Path) -> None:

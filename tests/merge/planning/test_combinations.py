@@ -34,8 +34,6 @@ from .merges import (
 KEEP_ALL = {"materialize_source": "all"}
 KEEP_NONE = {"materialize_source": "none"}
 NOT_OPTIMIZED = {"optimize_insert_only_merge": False}
-# PyArrow does not write it.
-LZO = SessionFacts(compression="lzo")
 VARIANTS = Table(columns={**PEOPLE, "v": VariantType()}, features=("variantType",))
 SMALL = Table(files=(File((0, 9), size=1_000),))
 SMALL_VECTORS = replace(VECTORS, files=SMALL.files)
@@ -58,21 +56,15 @@ CASES: dict[Choices, Case] = {
     ("key_lookup", "in_place", "arrow", "none"): Case(INSERT),
     ("key_lookup", "in_place", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS),
     ("key_lookup", "in_place", "arrow", "patch"): Case(UPSERT),
-    ("key_lookup", "in_place", "spark", "none"): Case(INSERT, session=LZO),
     ("key_lookup", "in_place", "pair_values", "none"): Case(NOTHING),
     ("key_lookup", "in_place", "pair_values", "deletion_vector"): Case(COMPUTE, table=VECTORS),
     ("key_lookup", "in_place", "pair_values", "patch"): Case(COMPUTE),
-    ("key_lookup", "in_place", "spark", "deletion_vector"): Case(COMPUTE, table=VECTORS, session=LZO),
-    ("key_lookup", "in_place", "spark", "patch"): Case(COMPUTE, session=LZO),
     ("key_lookup", "staged", "arrow", "none"): Case(INSERT, conf=KEEP_ALL),
     ("key_lookup", "staged", "arrow", "deletion_vector"): Case(UPSERT, table=VECTORS, conf=KEEP_ALL),
     ("key_lookup", "staged", "arrow", "patch"): Case(UPSERT, conf=KEEP_ALL),
-    ("key_lookup", "staged", "spark", "none"): Case(INSERT, conf=KEEP_ALL, session=LZO),
     ("key_lookup", "staged", "pair_values", "none"): Case(NOTHING, conf=KEEP_ALL),
     ("key_lookup", "staged", "pair_values", "deletion_vector"): Case(COMPUTE, table=VECTORS, conf=KEEP_ALL),
     ("key_lookup", "staged", "pair_values", "patch"): Case(COMPUTE, conf=KEEP_ALL),
-    ("key_lookup", "staged", "spark", "deletion_vector"): Case(COMPUTE, table=VECTORS, conf=KEEP_ALL, session=LZO),
-    ("key_lookup", "staged", "spark", "patch"): Case(COMPUTE, conf=KEEP_ALL, session=LZO),
     ("anti_join", "read_once", "spark", "none"): Case(INSERT, BY_EXPRESSION, SMALL),
     ("anti_join", "checkpoint", "spark", "none"): Case(INSERT, BY_EXPRESSION),
     ("join", "checkpoint", "spark", "none"): Case(ONLY_NEW, BY_EXPRESSION),

@@ -161,7 +161,7 @@ JOIN = Alternative("match", "join", "the workers have no PyArrow")
         ([], ("key_lookup", "in_place", "arrow", "patch")),
         ([IN_PLACE], ("key_lookup", "staged", "arrow", "patch")),
         ([ARROW], ("key_lookup", "in_place", "pair_values", "patch")),
-        ([ARROW, PAIR_VALUES], ("key_lookup", "in_place", "spark", "patch")),
+        ([ARROW, PAIR_VALUES], ("join", "checkpoint", "spark", "patch")),
         ([IN_PLACE, ARROW], ("key_lookup", "staged", "pair_values", "patch")),
         ([IN_PLACE, STAGED], ("join", "checkpoint", "spark", "patch")),
         ([LOOKUP], ("join", "checkpoint", "spark", "patch")),

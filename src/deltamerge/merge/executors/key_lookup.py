@@ -1,7 +1,7 @@
 """Merge by key lookup: key columns of files are looked up in the source's, without a join.
 
 The source is computed once into Arrow files, or read where it is. Each file's key columns are looked up in them, which
-returns pairs of rows. What changes is then written by PyArrow, or evaluated by Spark over only the pairs.
+returns pairs of rows. PyArrow then writes what changes; what it cannot compute Spark evaluates over only the pairs.
 """
 
 from __future__ import annotations
@@ -12,39 +12,29 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import DataFrame
-
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.executors import arrow_changes, spark_changes
+from deltamerge.merge.executors import arrow_changes
 from deltamerge.merge.executors.arrow_changes import ArrowChanges
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import (
     Pairs,
     find_pairs,
     fires_twice,
-    matched_sources,
-    updating_sources,
 )
 from deltamerge.merge.executors.lookup import Lookup, StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe
-from deltamerge.merge.executors.matches import Matches, find_matches
 from deltamerge.merge.executors.merge_changes import MergeChanges
-from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
+from deltamerge.merge.executors.pair_frames import PairFrames
 from deltamerge.merge.executors.pair_values import evaluate_pairs
 from deltamerge.merge.executors.source_exchange import with_exchanged
 from deltamerge.merge.executors.source_in_place import decoded, source_in_place, with_chosen, with_computed
-from deltamerge.merge.executors.spark_changes import SparkChanges
 from deltamerge.merge.executors.spark_staging import check_there, computing_for_all, stage_computed
 from deltamerge.merge.executors.staged_columns import columns_to_stage
 from deltamerge.merge.executors.staged_keys import with_index, with_keys
-from deltamerge.merge.output.clause_expressions import evaluate_clauses
-from deltamerge.merge.output.frames import source_rows
-from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.plan import Declined, RowsCompete
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import NO_ROWS
 from deltamerge.workers.staged_rows import StagedFile, StagedRows
-from deltamerge.write.identity_columns import RowNumbers
 
 
 def execute_key_lookup(execution: Execution) -> MergeChanges:
@@ -87,7 +77,7 @@ def _looked_up(lookup: Lookup) -> MergeChanges:
         with steps.step("find_touched_files", "scanning files for matches", target.files):
             found = find_pairs(lookup, target.files, target.unmatchable)
         found = with_exchanged(lookup, found)
-    return _by_spark(lookup, target, found) if recipe.by_spark else _by_arrow(lookup, target, found)
+    return _write_changes(lookup, target, found)
 
 
 def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
@@ -104,7 +94,7 @@ def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     return staged
 
 
-def _by_arrow(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> MergeChanges:
+def _write_changes(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> MergeChanges:
     execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
     if not recipe.reads_pairs and differs_by_pair(execution.context) and fires_twice(found, staged.row_count):
         reason = "a source row matches several target rows, and each gets a value of its own"
@@ -121,45 +111,6 @@ def _by_arrow(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> 
 def _check_competing(execution: Execution, competing: bool) -> None:
     if competing and not execution.merge.is_only_one_unconditional_delete:
         raise RowsCompete
-
-
-def _by_spark(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> MergeChanges:
-    execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
-    merge = execution.merge
-    if generated_identities(merge):
-        execution = replace(execution, row_numbers=RowNumbers((0,), staged.row_count))
-    pairs = PairFrames(lookup, found)
-    if found:
-
-        def of_one_file() -> DataFrame:
-            rows = pairs.rows(found[:1], changing=False)
-            return evaluate_clauses(rows, merge, "matched", values=True).frame
-
-        check_visible(merge, of_one_file)
-    if recipe.undecided and found:
-        with execution.steps.step("find_touched_files", "evaluating conditions on matched rows"):
-            matches = find_matches(merge, pairs.rows(found, changing=False), None, str, of_source=True)
-    else:
-        matches = _matches_of(recipe, found, staged.row_count)
-    _check_competing(execution, matches.has_competing)
-    source = source_rows(pairs.source_frame(), merge)
-    changes = SparkChanges(execution, staged.summary, target, source, pairs.joined, matches)
-    return spark_changes.write_changes(changes)
-
-
-def _matches_of(recipe: LookupRecipe, found: Sequence[Pairs], source_rows: int) -> Matches:
-    changing = [pairs for pairs in found if pairs.taken_rows]
-    return Matches(
-        changed={pairs.file.path: pairs.changed for pairs in changing},
-        rows_by_clause={
-            key: sum(pairs.rows_by_clause.get(number, 0) for pairs in found)
-            for key, number in recipe.clauses.numbers.items()
-        },
-        updating=updating_sources(found, [c.number for c in recipe.clauses.matched if c.action == "update"]),
-        matched_sources=matched_sources(found),
-        has_competing=any(pairs.taken > pairs.taken_rows for pairs in found),
-        sources_fire_once=not fires_twice(found, source_rows),
-    )
 
 
 @contextmanager

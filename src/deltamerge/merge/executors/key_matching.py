@@ -203,23 +203,6 @@ def fires_twice(found: Iterable[Pairs], source_rows: int) -> bool:
     return bool(np.count_nonzero(is_matched) < pairs_so_far)
 
 
-def matched_sources(found: Iterable[Pairs]) -> BitMap64:
-    matched = BitMap64()
-    for pairs in found:
-        matched |= _bits(pairs.read().matched_sources)
-    return matched
-
-
-def updating_sources(found: Iterable[Pairs], clauses: Sequence[int]) -> dict[int, BitMap64]:
-    """Return by the number of an UPDATE clause the source rows that it takes a new row from, where there are any."""
-    updating = {number: BitMap64() for number in clauses}
-    for pairs in found:
-        of_file = pairs.read()
-        for number in clauses:
-            updating[number] |= _bits(of_file.sources[of_file.clauses == number])
-    return {number: sources for number, sources in updating.items() if sources}
-
-
 def _bits(numbers: np.ndarray[Any, Any]) -> BitMap64:
     return BitMap64(distinct(numbers).astype(np.uint64))
 

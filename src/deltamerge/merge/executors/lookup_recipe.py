@@ -121,7 +121,7 @@ class LookupRecipe:
 
     Args:
         compared: The keys as tasks compare them.
-        changed: Who makes the changed rows, as in the plan: ``arrow``, ``pair_values`` or ``spark``.
+        changed: Who makes the changed rows, as in the plan: ``arrow`` or ``pair_values``.
     """
 
     keys: PlainKeys
@@ -131,10 +131,6 @@ class LookupRecipe:
     choices: LookupChoices
     pair_values: PairValues
     table: StoredTable
-
-    @property
-    def by_spark(self) -> bool:
-        return self.changed == "spark"
 
     @property
     def reads_pairs(self) -> bool:
@@ -168,7 +164,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
     merge, keys = context.merge, context.plain_keys
     assert isinstance(keys, PlainKeys)
     before = stored_columns(merge.target_schema, context.mapping_mode)
-    clauses, reads_pairs = _clauses(context, changed), changed != "arrow"
+    clauses, reads_pairs = _clauses(context), changed != "arrow"
     choices = _choices(context, clauses, before, reads_pairs=reads_pairs)
     undecided = reads_pairs and _is_undecided(clauses, choices)
     return LookupRecipe(
@@ -188,7 +184,7 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         clauses=clauses,
         choices=choices,
         pair_values=_pair_values(context, changed, clauses, conditions=undecided),
-        table=_stored_table(context, before, checks=changed != "spark"),
+        table=_stored_table(context, before),
     )
 
 
@@ -196,12 +192,12 @@ def _is_undecided(clauses: LookupClauses, choices: LookupChoices) -> bool:
     return not clauses.take_all and choices.pair is None
 
 
-def _clauses(context: PlanningContext, changed: str) -> LookupClauses:
+def _clauses(context: PlanningContext) -> LookupClauses:
     merge, clauses = context.merge, reached(context)
     matched = tuple(clause for clause in clauses if clause.action in ("update", "delete"))
     by_source = tuple(merge.changing_by_source)
     skipped = tuple(clause for clause in merge.skipping if clause in clauses or clause.kind != "matched")
-    updates = [c for c in (*matched, *by_source) if c.action == "update" and changed != "spark"]
+    updates = [c for c in (*matched, *by_source) if c.action == "update"]
     moving = {clause.code: columns for clause in updates if (columns := moving_columns(context, clause))}
     return LookupClauses(matched, by_source, skipped, takes_all(context), moving)
 
@@ -248,8 +244,6 @@ def _pair_values(context: PlanningContext, changed: str, clauses: LookupClauses,
     everything = tuple(frozenset(range(len(schema))) for schema in (merge.target_schema, merge.source_schema))
     if changed == "arrow":
         return PairValues()
-    if changed == "spark":
-        return PairValues(target=everything[0], source=everything[1])
     computed = {clause.key: computed_by_spark(context, clause) for clause in updates}
     evaluated = {c.key: (*computed[c.key], *derived_of(context, c).inputs) for c in updates}
     target, source = references.read_by_updates(evaluated, conditions=conditions) or everything
@@ -269,18 +263,17 @@ def _pair_values(context: PlanningContext, changed: str, clauses: LookupClauses,
     )
 
 
-def _stored_table(context: PlanningContext, before: Mapping[str, pa.Field], *, checks: bool) -> StoredTable:
+def _stored_table(context: PlanningContext, before: Mapping[str, pa.Field]) -> StoredTable:
     schema = context.merge.output_schema
     columns = stored_columns(schema, context.mapping_mode)
     constraints = constraints_of(schema, context.snapshot.metadata.configuration)
-    in_arrow = checks_in_arrow(context) if checks else ()
     return StoredTable(
         before=before,
         columns=columns,
         not_null=frozenset(c.path for c in constraints if isinstance(c, NotNull)),
         checks=tuple(
             replace(check, columns={index: columns[name].name for index, name in check.columns.items()})
-            for check in in_arrow
+            for check in checks_in_arrow(context)
         ),
     )
 

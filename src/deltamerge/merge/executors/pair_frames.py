@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 
-import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.executors.key_matching import Pairs
@@ -23,9 +21,7 @@ from deltamerge.scan.char_padding import scanned, with_length
 from deltamerge.scan.column_mapping import logical_type, physical_field
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
-from deltamerge.workers.matched_rows import Among, Place, pairing_rows, reading_staged
-
-_TYPES: Mapping[Place, DataType] = {"file": StringType(), "clause": IntegerType()}
+from deltamerge.workers.matched_rows import pairing_rows
 
 
 def check_visible(merge: ResolvedMerge, evaluated: Callable[[], DataFrame]) -> None:
@@ -63,24 +59,6 @@ class PairFrames:
     def _of_target(self) -> list[tuple[int, StructField]]:
         return _those(self.lookup.execution.merge.target_schema, self.lookup.recipe.pair_values.target)
 
-    def joined(self, _: str, files: Sequence[AddFile]) -> tuple[Rows, None]:
-        paths = {file.path for file in files}
-        of_files = [pairs for pairs in self.found if pairs.file.path in paths]
-        return self.rows(of_files, changing=not self.lookup.recipe.undecided), None
-
-    def rows(self, found: Sequence[Pairs], *, changing: bool) -> Rows:
-        """Return the rows of pairs, both sides visible, and where they are."""
-        names = self.lookup.execution.merge.names
-        places: dict[str, Place] = {
-            names.file_name: "file",
-            names.row_index: "row",
-            names.source_row_index: "source",
-        }
-        if self.lookup.execution.row_tracking is not None:
-            places[names.row_id] = "row_id"
-        present = F.when(F.col(names.source_row_index).isNotNull(), F.lit(True))
-        return self._rows(found, places, "changing" if changing else "all", {names.source_row_present: present})
-
     def valued(self, found: Sequence[Pairs], number: str, code: str) -> Rows:
         """Return the rows of pairs of which values are computed, both sides visible.
 
@@ -88,24 +66,18 @@ class PairFrames:
             number: The column with the row of values.
             code: The column with the code of the clause that takes the pair, as far as that is known.
         """
-        return self._rows(found, {number: "values", code: "clause"}, "valued", {})
-
-    def _rows(
-        self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among, present: Mapping[str, Column]
-    ) -> Rows:
         merge, names = self.lookup.execution.merge, self.lookup.execution.merge.names
         of_source, of_target = self._of_source, self._of_target
         hidden = [names.target(index) for index, _ in of_target]
-        rest = [*hidden, *places]
-        present = {**present, names.target_row_present: F.lit(True)}
-        source = self._frame(found, places, among).select(
+        rest = [*hidden, number, code]
+        source = self._frame(found, number, code).select(
             *(with_length(F.col(names.source(index)), field) for index, field in of_source),
             *rest,
-            *(column.alias(name) for name, column in present.items()),
+            F.lit(True).alias(names.target_row_present),
         )
         if merge.source_alias is not None:
             source = source.alias(merge.source_alias)
-        own_names = (*(names.source(index) for index, _ in of_source), *rest, *present)
+        own_names = (*(names.source(index) for index, _ in of_source), *rest, names.target_row_present)
         if not of_target:
             return Rows(source, own_names)
         # A lateral subquery over one row is a projection that qualifies the target's columns.
@@ -113,36 +85,33 @@ class PairFrames:
         one_row = self.lookup.execution.table.spark.sql("SELECT 1").select(*columns).alias(merge.target_alias)
         return Rows(source.lateralJoin(one_row), (*own_names, *(names.visible(index) for index, _ in of_target)))
 
-    def _frame(self, found: Sequence[Pairs], places: Mapping[str, Place], among: Among) -> DataFrame:
+    def _frame(self, found: Sequence[Pairs], number: str, code: str) -> DataFrame:
         execution, recipe, staged = self.lookup.execution, self.lookup.recipe, self.lookup.staged
-        names = execution.merge.names
+        names, mode = execution.merge.names, execution.context.mapping_mode
         of_source, of_target = self._of_source, self._of_target
         # A source without rows has no file, so nothing says in a task what its columns are: Spark makes the NULLs.
         read = of_source if staged.row_count else []
         source = [names.source(index) for index, _ in read]
         stored = ((index, recipe.table.before[field.name]) for index, field in of_target)
         target = {names.target(index): (field.name, field.type) for index, field in stored}
-        tracked, mode = execution.row_tracking, execution.context.mapping_mode
-        row_id = tracked.row_id if tracked is not None and "row_id" in places.values() else None
-        work = pairing_rows(execution.files, staged.rows, source, target, places, among=among, row_id=row_id)
+        work = pairing_rows(execution.files, staged.rows, source, target, number, code)
         files = pa.table(
             {
                 "path": [execution.located(decode_path(pairs.file.path)) for pairs in found],
-                "file": [pairs.file.path for pairs in found],
                 "values": [json.dumps(dict(pairs.file.partition_values)) for pairs in found],
                 "pairs": [pairs.path for pairs in found],
                 "exchanged": [json.dumps([astuple(group) for group in pairs.exchanged]) for pairs in found],
-                "row_id": pa.array([pairs.file.base_row_id for pairs in found], pa.int64()),
             }
         )
         schema = StructType(
             [
                 *(StructField(names.source(i), logical_type(f.dataType)) for i, f in read),
                 *(StructField(names.target(i), physical_field(f, mode).dataType) for i, f in of_target),
-                *(StructField(name, _TYPES.get(place, LongType())) for name, place in places.items()),
+                StructField(number, LongType()),
+                StructField(code, IntegerType()),
             ]
         )
-        rows = sum(self._rows_at_most(pairs, among) for pairs in found)
+        rows = sum(map(self._rows_at_most, found))
         spark, in_driver = execution.table.spark, self._fits_driver(found, rows)
         frame = tasks.frame_of(spark, work, files, schema, in_driver=in_driver)
         as_scanned = {names.target(i): scanned(F.col(names.target(i)), f, mode) for i, f in of_target}
@@ -152,10 +121,10 @@ class PairFrames:
         # Of so few rows every core would write a file.
         return frame.coalesce(1) if in_driver and rows <= execution.limits.one_task_rows else frame
 
-    def _rows_at_most(self, pairs: Pairs, among: Among) -> int:
-        if among == "valued" and self.lookup.recipe.pair_values.are_literals:
+    def _rows_at_most(self, pairs: Pairs) -> int:
+        if self.lookup.recipe.pair_values.are_literals:
             return len(self.lookup.recipe.clauses.updates)
-        return pairs.count if among == "all" or self.lookup.recipe.undecided else pairs.taken
+        return pairs.count if self.lookup.recipe.undecided else pairs.taken
 
     def _fits_driver(self, found: Sequence[Pairs], rows: int) -> bool:
         limits, staged = self.lookup.execution.limits, self.lookup.staged
@@ -166,26 +135,6 @@ class PairFrames:
             and 2 * width * rows <= limits.driver_rows_bytes
             and self.lookup.execution.fits_driver(staged.bytes + size, len(found))
         )
-
-    def source_frame(self) -> DataFrame:
-        merge, names, staged = self.lookup.execution.merge, self.lookup.execution.merge.names, self.lookup.staged
-        source = [names.source(index) for index in range(len(merge.source_schema))]
-        schema = StructType(
-            [
-                *(StructField(names.source(i), logical_type(f.dataType)) for i, f in enumerate(merge.source_schema)),
-                StructField(names.source_row_index, LongType()),
-            ]
-        )
-        rows, most = staged.row_count, self.lookup.execution.limits.rows_of_a_task
-        firsts = np.arange(0, rows, most)
-        ranges = pa.table({"first": firsts, "end": np.minimum(rows, firsts + most)})
-        work = reading_staged(self.lookup.execution.files, staged.rows, source, names.source_row_index)
-        in_driver = self._fits_driver((), rows)
-        frame = tasks.frame_of(self.lookup.execution.table.spark, work, ranges, schema, in_driver=in_driver)
-        columns = (
-            with_length(F.col(name), field) for name, field in zip(source, merge.source_schema.fields, strict=True)
-        )
-        return frame.select(*columns, names.source_row_index)
 
 
 def _those(schema: StructType, positions: frozenset[int]) -> list[tuple[int, StructField]]:

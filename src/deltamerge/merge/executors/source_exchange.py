@@ -39,7 +39,7 @@ def with_exchanged(lookup: Lookup, found: Sequence[Pairs]) -> tuple[Pairs, ...]:
 def _takes_of_pairs(lookup: Lookup) -> bool:
     """Return whether anything is taken of the source rows that match: by a DELETE nothing is."""
     recipe, updates = lookup.recipe, lookup.staged.columns.updates.values()
-    return recipe.by_spark or bool(recipe.pair_values.source) or any(clause.names for clause in updates)
+    return bool(recipe.pair_values.source) or any(clause.names for clause in updates)
 
 
 def with_exchanged_inserts(lookup: Lookup, partitions: Partitions) -> Partitions:

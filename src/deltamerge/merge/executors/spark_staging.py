@@ -186,8 +186,6 @@ def evaluated_rows(execution: Execution, recipe: LookupRecipe, source: DataFrame
     merge, names = execution.merge, execution.merge.names
     rows = source_rows(source, merge)
     rows = rows.adding([(name, F.expr(sql)) for name, sql in recipe.computed_keys.items()])
-    if recipe.by_spark:
-        return rows.renamed().frame
     clauses = recipe.clauses
     if clauses.matched and recipe.choices.pair is None and not recipe.reads_pairs:
         reached = merge.matched[:1] if clauses.take_all else merge.matched

@@ -63,15 +63,7 @@ class StagedColumns:
 
 
 def columns_to_stage(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
-    """Return what is staged of each source row: all of it where Spark writes the rows."""
-    if recipe.by_spark:
-        names = execution.merge.names
-        own = {names.source(index): index for index in range(len(execution.merge.source_schema))}
-        return StagedColumns(own, computed={name: F.col(name) for name in recipe.computed_keys})
-    return _written_columns(execution, recipe)
-
-
-def _written_columns(execution: Execution, recipe: LookupRecipe) -> StagedColumns:
+    """Return what is staged of each source row."""
     merge, arrow, names = execution.merge, execution.context.arrow, execution.merge.names
     columns, clauses = _Columns(execution, recipe), recipe.clauses
     for index in recipe.keys.source:

@@ -114,35 +114,24 @@ def _unread_partition(context: PlanningContext) -> str | None:
     return None
 
 
-def pair_values(context: PlanningContext, match: str) -> Fits:
+def pair_values(context: PlanningContext, _: str) -> Fits:
     """Spark computes what depends on both rows of a pair, and PyArrow writes it."""
     against = _against_table(context) or _unread_partition(context)
+    if against is None and context.changes_target_rows:
+        against = without_arrow(context.merge.target_schema)
     if against is not None:
         return no(against)
-    readable = spark(context, match)
-    if not readable.fits:
-        return readable
+    of_source = without_arrow(context.merge.source_schema)
+    if of_source is not None:
+        return no(f"the source's {of_source}")
     return yes("Spark evaluates the clauses over only the rows that they may change; PyArrow writes what comes of it")
 
 
-def spark(context: PlanningContext, match: str) -> Fits:
-    """Spark evaluates the clauses over the rows that change."""
-    if match == "key_lookup":
-        unlike = without_arrow(context.merge.target_schema)
-        if context.changes_target_rows and unlike is not None:
-            return no(unlike)
-        partition = _unread_partition(context) if context.changes_target_rows else None
-        if partition is not None:
-            return no(partition)
-        of_source = without_arrow(context.merge.source_schema)
-        if of_source is not None:
-            return no(f"the source's {of_source}")
-        return yes("Spark evaluates the clauses over only the matched and the new rows")
-    return yes("Spark evaluates the clauses")
+spark = always("Spark evaluates the clauses")
 
 
 OPERATORS: Mapping[str, Sequence[Operator]] = {
-    "key_lookup": (("arrow", arrow), ("pair_values", pair_values), ("spark", spark)),
+    "key_lookup": (("arrow", arrow), ("pair_values", pair_values)),
     "anti_join": (("spark", spark),),
     "whole_files": (("none", always("the statement only deletes rows")),),
     "join": (("spark", spark),),

@@ -47,7 +47,7 @@ PARQUET_CODECS = {
 }  # fmt: skip
 """PyArrow's names of Spark's Parquet codecs."""
 
-_PARTITION_TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "string", "date"})
+_PARTITION_TYPES = frozenset({"boolean", "tinyint", "smallint", "int", "bigint", "string", "date"})
 
 
 def parquet_options(codec: str) -> dict[str, Any]:
