@@ -26,6 +26,7 @@ class PatchedFile(TableWriter):
     Args:
         schema: The new file's.
         options: Arguments of ``ParquetWriter`` for what is encoded.
+        changed: What changes in each row group.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class PatchedFile(TableWriter):
         super().__init__(files, target, schema, options, metadata)
         self._source = source
         self._changed = changed
+        self._alike: Mapping[str, range] = {}
         alike = _columns_alike(source.file, schema)
-        some_stay = any(alike.keys() - columns for columns in changed if columns is not None)
-        self._before = Footer(source.reader, source.size) if some_stay else None
-        self._alike = {} if self._before is None or not self._before.has_plain_chunks else alike
+        if any(alike.keys() - columns for columns in changed if columns is not None):
+            self._before = Footer(source.reader, source.size)
+            self._alike = alike if self._before.has_plain_chunks else {}
 
     def columns(self, group: int) -> list[str]:
         """Return the columns of a row group that `write_group` has to be given at least.
@@ -56,6 +58,7 @@ class PatchedFile(TableWriter):
         return [name for name in self.schema.names if name not in copied]
 
     def write_group(self, group: int, rows: pa.Table) -> None:
+        """Write what a row group of the file has become."""
         if not self._alike:
             self.write(rows)
             return
@@ -73,20 +76,16 @@ class PatchedFile(TableWriter):
             self._add(count, found | self._copied(group, copied))
 
     def _is_copied(self, group: int, name: str, rows: pa.Table) -> bool:
-        assert self._before is not None
         # Writers that leave NaN out of a chunk's bounds, and those that leave such bounds out, look alike.
         return name not in self._nan.columns or (
             all(self._before.has_bounds(group, leaf) for leaf in self._alike[name]) and not self._nan.is_in(rows, name)
         )
 
     def _copied(self, group: int, names: Sequence[str]) -> dict[str, list[Chunk]]:
-        if not names:
-            return {}
-        assert self._before is not None
-        before, leaves = self._before, {name: self._alike[name] for name in names}
-        spans = [before.span(group, leaf) for leaf in chain.from_iterable(leaves.values())]
+        leaves = {name: self._alike[name] for name in names}
+        spans = [self._before.span(group, leaf) for leaf in chain.from_iterable(leaves.values())]
         read = self._source.reader(spans)
-        return {name: [before.chunk(group, leaf, read) for leaf in found] for name, found in leaves.items()}
+        return {name: [self._before.chunk(group, leaf, read) for leaf in found] for name, found in leaves.items()}
 
 
 def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:
