@@ -90,7 +90,9 @@ def test_what_the_catalog_says(database: str, installed: SparkSession) -> None:
     spark.sql("CREATE TABLE named (id BIGINT NOT NULL, p STRING) USING delta PARTITIONED BY (p) COMMENT 'of orders'")
     found = {c.name: (c.nullable, c.isPartition) for c in spark.catalog.listColumns("named")}
     assert found == {"id": (False, False), "p": (True, True)}
-    assert spark.catalog.listColumns("named", database) == spark.catalog.listColumns(f"{database}.named")
+    with pytest.warns(FutureWarning, match="dbName"):
+        of_database = spark.catalog.listColumns("named", database)
+    assert of_database == spark.catalog.listColumns(f"{database}.named")
     assert spark.catalog.getTable("named").description == "of orders"
 
 

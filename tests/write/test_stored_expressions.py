@@ -43,7 +43,7 @@ def hostile(spark: SparkSession, path: Path, where: str) -> str:
     return str(copy)
 
 
-@pytest.mark.parametrize("executor", ["key_lookup", "low_shuffle", "classic"])
+@pytest.mark.parametrize("executor", ["auto", "low_shuffle", "classic"])
 @pytest.mark.parametrize("where", ["constraint", "generated", "default"])
 def test_it_is_not_run(spark: SparkSession, tmp_path: Path, where: str, executor: str) -> None:
     path = hostile(spark, tmp_path / "t", where)

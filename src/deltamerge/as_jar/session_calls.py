@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ from pyspark.sql.catalog import Column as CatalogColumn
 from pyspark.sql.catalog import Table as CatalogTable
 from pyspark.sql.types import StructType
 
+from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.load_frame import Load, load_table
 from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import Save, create_empty, find_table
@@ -30,10 +32,9 @@ _thread = threading.local()
 
 
 def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401
-    if getattr(_thread, "is_inside", False) or not is_served(self):
-        return original(self, sqlQuery, args, **kwargs)
-    _thread.is_inside = True
-    try:
+    with _inside() as is_own:
+        if is_own or not is_served(self):
+            return original(self, sqlQuery, args, **kwargs)
         update_for_statement(self, sqlQuery)
         if _USES_SOURCE.search(sqlQuery):
             register_once(self)
@@ -41,8 +42,17 @@ def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any =
             return with_source(self, partial(sql, self, sqlQuery, args))
         found = formatted_sql(self, sqlQuery, args, kwargs)
         return with_source(self, partial(original, self, sqlQuery, args, **kwargs)) if found is None else found
+
+
+@contextmanager
+def _inside() -> Iterator[bool]:
+    """Mark what this thread calls meanwhile as this library's own; yield whether it was already."""
+    was = getattr(_thread, "is_inside", False)
+    _thread.is_inside = True
+    try:
+        yield was
     finally:
-        _thread.is_inside = False
+        _thread.is_inside = was
 
 
 def table(original: _Frames, self: SparkSession, /, tableName: str) -> DataFrame:
@@ -77,9 +87,10 @@ def catalog_call(original: Original, self: Any, /, *args: Any, **kwargs: Any) ->
 
 def get_table(original: Original, self: Any, /, tableName: str) -> CatalogTable:  # noqa: ANN401
     """Return a table's entry; the comment of a Delta table stands in its log."""
-    found: CatalogTable = catalog_call(original, self, tableName)
-    table = find_table(self._sparkSession, tableName) if is_served(self._sparkSession) else None
-    return found if table is None else found._replace(description=table.table.snapshot().metadata.description)
+    with _inside() as is_own:
+        found: CatalogTable = catalog_call(original, self, tableName)
+        table = None if is_own else _served_table(self, tableName)
+        return found if table is None else found._replace(description=table.table.snapshot().metadata.description)
 
 
 def list_columns(
@@ -90,12 +101,13 @@ def list_columns(
     dbName: str | None = None,
 ) -> list[CatalogColumn]:
     """Return a table's columns; what a Delta table is partitioned by, and what is NOT NULL, stands in its log."""
-    found: list[CatalogColumn] = catalog_call(original, self, tableName, dbName)
-    name = tableName if dbName is None else f"{quote(dbName)}.{tableName}"
-    table = find_table(self._sparkSession, name) if is_served(self._sparkSession) else None
-    if table is None:
-        return found
-    snapshot = table.table.snapshot()
+    with _inside() as is_own:
+        found: list[CatalogColumn] = catalog_call(original, self, tableName, dbName)
+        name = tableName if dbName is None else f"{quote(dbName)}.{tableName}"
+        table = None if is_own else _served_table(self, name)
+        if table is None:
+            return found
+        snapshot = table.table.snapshot()
     clustered, partitioned = {path[0] for path in snapshot.clustered_by}, snapshot.metadata.partition_columns
     known = {column.name: column for column in found}
     return [
@@ -105,6 +117,11 @@ def list_columns(
         for field in spark_schema(snapshot).fields
         if field.name in known
     ]
+
+
+def _served_table(catalog: Any, name: str) -> DeltaTable | None:  # noqa: ANN401
+    spark: SparkSession = catalog._sparkSession
+    return find_table(spark, name) if is_served(spark) else None
 
 
 def create_table(

@@ -242,7 +242,7 @@ def test_new_columns(tmp_path: Path) -> None:
 def test_codecs(tmp_path: Path, codec: str, is_arrows: bool) -> None:
     plan = plan_of(tmp_path, UPSERT, session=SessionFacts(compression=codec))
     assert (plan.changed_rows.choice == "arrow") == is_arrows
-    assert declined_of(plan).get(ARROW) == (None if is_arrows else f"PyArrow has no codec {codec}")
+    assert declined_of(plan).get(LOOKUP) == (None if is_arrows else f"PyArrow has no codec {codec}")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_new_columns(tmp_path: Path) -> None:
     variant: Columns = {**PEOPLE, "extra": StructType([StructField("x", VariantType())])}
     plan = plan_of(tmp_path / "u", UPSERT, source=variant, evolution=True)
     assert choices(plan) == ("join", "checkpoint", "spark", "rewrite")
-    assert declined_of(plan)["match", "key_lookup"] == "the source's column extra is of type struct<x:variant>"
+    assert declined_of(plan)["match", "key_lookup"] == "column extra is of type struct<x:variant>"
     assert declined_of(plan)[PATCH] == NEW_PARTS
 
 
