@@ -90,10 +90,18 @@ def test_what_the_catalog_says(database: str, installed: SparkSession) -> None:
     spark.sql("CREATE TABLE named (id BIGINT NOT NULL, p STRING) USING delta PARTITIONED BY (p) COMMENT 'of orders'")
     found = {c.name: (c.nullable, c.isPartition) for c in spark.catalog.listColumns("named")}
     assert found == {"id": (False, False), "p": (True, True)}
-    with pytest.warns(FutureWarning, match="dbName"):
-        of_database = spark.catalog.listColumns("named", database)
-    assert of_database == spark.catalog.listColumns(f"{database}.named")
+    assert spark.catalog.listColumns("named", database) == spark.catalog.listColumns(f"{database}.named")
     assert spark.catalog.getTable("named").description == "of orders"
+    spark.sql("ALTER TABLE named ADD COLUMNS (more VARCHAR(9) COMMENT 'later')")
+    (more,) = (c for c in spark.catalog.listColumns("named") if c.name == "more")
+    assert (more.dataType, more.description) == ("varchar(9)", "later")
+    described = {row.col_name: row.data_type for row in spark.sql("DESCRIBE EXTENDED named").collect()}
+    assert {key: described[key] for key in ("Catalog", "Database", "Table", "Type")} == {
+        "Catalog": "spark_catalog",
+        "Database": database,
+        "Table": "named",
+        "Type": "MANAGED",
+    }
 
 
 def test_comments_of_columns(database: str, installed: SparkSession) -> None:

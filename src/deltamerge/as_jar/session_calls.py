@@ -21,6 +21,7 @@ from deltamerge.api.save_frame import Save, create_empty, find_table
 from deltamerge.as_jar.recorded import Original
 from deltamerge.as_jar.served import is_delta, is_served, register_once, with_source
 from deltamerge.as_jar.temp_views import update_for_statement, update_views
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.table import spark_schema
@@ -100,22 +101,26 @@ def list_columns(
     tableName: str,
     dbName: str | None = None,
 ) -> list[CatalogColumn]:
-    """Return a table's columns; what a Delta table is partitioned by, and what is NOT NULL, stands in its log."""
+    """Return a table's columns; those of a Delta table, and what it is partitioned by, stand in its log."""
     with _inside() as is_own:
-        found: list[CatalogColumn] = catalog_call(original, self, tableName, dbName)
         name = tableName if dbName is None else f"{quote(dbName)}.{tableName}"
         table = None if is_own else _served_table(self, name)
         if table is None:
-            return found
+            columns: list[CatalogColumn] = catalog_call(original, self, tableName, dbName)
+            return columns
         snapshot = table.table.snapshot()
-    clustered, partitioned = {path[0] for path in snapshot.clustered_by}, snapshot.metadata.partition_columns
-    known = {column.name: column for column in found}
+    clustered = {path[0] for path in snapshot.clustered_by}
     return [
-        known[field.name]._replace(
-            nullable=field.nullable, isPartition=field.name in partitioned, isCluster=field.name in clustered
+        CatalogColumn(
+            name=field.name,
+            description=field.metadata.get("comment"),
+            dataType=field.metadata.get(CHAR_VARCHAR_TYPE) or field.dataType.simpleString(),
+            nullable=field.nullable,
+            isPartition=field.name in snapshot.metadata.partition_columns,
+            isBucket=False,
+            isCluster=field.name in clustered,
         )
         for field in spark_schema(snapshot).fields
-        if field.name in known
     ]
 
 

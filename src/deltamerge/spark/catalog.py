@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
@@ -59,11 +59,13 @@ class CatalogEntry:
     Args:
         provider: The data source, in lower case; empty for views.
         location: The folder of a table; None for views.
+        details: What Spark shows of a table, such as its owner.
     """
 
     provider: str
     location: str | None
     is_temporary: bool = False
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 def delta_location(spark: SparkSession, parts: Sequence[str], options: StoreOptions | None = None) -> str | None:
@@ -197,7 +199,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     lines = (line.partition(": ") for each in described for line in each.splitlines())
     details = {key: value for key, _, value in lines}
     location = details.get("Location")
-    return CatalogEntry(details.get("Provider", "").lower(), location)
+    return CatalogEntry(details.get("Provider", "").lower(), location, details=details)
 
 
 def names_another_catalog(spark: SparkSession, parts: Sequence[str]) -> bool:

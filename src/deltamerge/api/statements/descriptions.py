@@ -52,17 +52,24 @@ def run_describe(tables: Tables, found: DeltaTable, statement: ast.DescribeTable
             rows += [(f"# {kind} Information", "", ""), ("# col_name", "data_type", "comment")]
             rows += [columns.get(name, (name, "", None)) for name in names]
     if statement.extended:
-        rows += [("", "", ""), ("# Detailed Table Information", "", ""), *_details(found)]
+        rows += [("", "", ""), ("# Detailed Table Information", "", ""), *_details(tables, found, statement)]
     return frames.table(tables.spark, rows, _COLUMNS)
 
 
-def _details(found: DeltaTable) -> list[tuple[str, str, str | None]]:
+def _details(tables: Tables, found: DeltaTable, statement: ast.DescribeTable) -> list[tuple[str, str, str | None]]:
+    """Return what Delta tables and, of one that is named, the catalog know of it. Spark: DescribeTableExec."""
+    entry = None if statement.table.path is not None else catalog_entry(tables.spark, statement.table.parts)
+    known = {} if entry is None else entry.details
     properties = ",".join(f"{key}={value}" for key, value in _properties(found))
+    is_managed = "true" if known.get("Type") == "MANAGED" else None
     described = (
         ("Name", found.table.name),
+        *((key, known.get(key)) for key in ("Catalog", "Database", "Table", "Type")),
         ("Comment", found.table.snapshot().metadata.description),
         ("Location", found.table.location),
         ("Provider", "delta"),
+        ("Owner", known.get("Owner")),
+        ("Is_managed_location", is_managed),
         ("Table Properties", f"[{properties}]"),
     )
     return [(name, value, "") for name, value in described if value is not None]
