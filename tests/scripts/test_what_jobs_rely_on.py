@@ -65,6 +65,34 @@ def test_columns_without_a_type_are_added(installed: SparkSession, tmp_path: Pat
     assert rows(found.select("id", "n")) == [(1, None), (2, None), (3, None), (4, 5)]
 
 
+def test_a_column_gets_its_type_where_types_are_widened(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    writer = spark.sql("SELECT 1L AS id").write.format("delta").option("delta.enableTypeWidening", "true")
+    writer.save(path)
+    for query in ("SELECT 2L AS id, NULL AS n", "SELECT 3L AS id, 5 AS n"):
+        spark.sql(query).write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+    assert rows(spark.read.format("delta").load(path)) == [(1, None), (2, None), (3, 5)]
+    more = spark.sql("SELECT 4L AS id, 6 AS n").write.format("delta").mode("append")
+    more.save(path)
+    assert rows(DeltaTable.forPath(spark, path).toDF().where("n = 6")) == [(4, 6)]
+
+
+def test_parts_of_columns_have_a_type(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "t")
+    spark.sql("SELECT 1L AS id, array(named_struct('x', 1)) AS a, CAST(7 AS SMALLINT) AS n").write.format("delta").save(
+        path
+    )
+    for query in ("SELECT array(named_struct('x', 1, 'v', NULL)) AS a", "SELECT named_struct('v', NULL) AS s"):
+        writer = spark.sql(query).write.format("delta").mode("append").option("mergeSchema", "true")
+        with pytest.raises(AnalysisException, match="DELTA_MERGE_ADD_VOID_COLUMN"):
+            writer.save(path)
+    small = spark.sql("SELECT 2L AS id, 8 AS n").write.format("delta").mode("append")
+    small.option("mergeSchema", "true").save(path)
+    with pytest.raises(AnalysisException, match="DELTA_FAILED_TO_MERGE_FIELDS"):
+        small.option("mergeSchema", "false").save(path)
+    assert rows(spark.read.format("delta").load(path).select("id", "n")) == [(1, 7), (2, 8)]
+
+
 def test_errors_that_scripts_catch(installed: SparkSession, tmp_path: Path) -> None:
     spark, path = installed, str(tmp_path / "t")
     spark.sql("SELECT 1L AS id, 'a' AS p").write.format("delta").save(path)

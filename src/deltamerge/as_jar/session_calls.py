@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -24,16 +22,16 @@ from deltamerge.as_jar.temp_views import update_for_statement, update_views
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
+from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import parse_name, quote
 
 _Frames: TypeAlias = Callable[..., DataFrame]
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
-_thread = threading.local()
 
 
 def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: ANN401
-    with _inside() as is_own:
+    with own_calls() as is_own:
         if is_own or not is_served(self):
             return original(self, sqlQuery, args, **kwargs)
         update_for_statement(self, sqlQuery)
@@ -43,17 +41,6 @@ def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any =
             return with_source(self, partial(sql, self, sqlQuery, args))
         found = formatted_sql(self, sqlQuery, args, kwargs)
         return with_source(self, partial(original, self, sqlQuery, args, **kwargs)) if found is None else found
-
-
-@contextmanager
-def _inside() -> Iterator[bool]:
-    """Mark what this thread calls meanwhile as this library's own; yield whether it was already."""
-    was = getattr(_thread, "is_inside", False)
-    _thread.is_inside = True
-    try:
-        yield was
-    finally:
-        _thread.is_inside = was
 
 
 def table(original: _Frames, self: SparkSession, /, tableName: str) -> DataFrame:
@@ -88,7 +75,7 @@ def catalog_call(original: Original, self: Any, /, *args: Any, **kwargs: Any) ->
 
 def get_table(original: Original, self: Any, /, tableName: str) -> CatalogTable:  # noqa: ANN401
     """Return a table's entry; the comment of a Delta table stands in its log."""
-    with _inside() as is_own:
+    with own_calls() as is_own:
         found: CatalogTable = catalog_call(original, self, tableName)
         table = None if is_own else _served_table(self, tableName)
         return found if table is None else found._replace(description=table.table.snapshot().metadata.description)
@@ -102,7 +89,7 @@ def list_columns(
     dbName: str | None = None,
 ) -> list[CatalogColumn]:
     """Return a table's columns; those of a Delta table, and what it is partitioned by, stand in its log."""
-    with _inside() as is_own:
+    with own_calls() as is_own:
         name = tableName if dbName is None else f"{quote(dbName)}.{tableName}"
         table = None if is_own else _served_table(self, name)
         if table is None:

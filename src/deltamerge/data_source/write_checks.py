@@ -87,7 +87,7 @@ def check_columns(definition: TableDefinition, given: StructType, table: str) ->
     """Refuse a frame whose columns the table lacks, has with types that do not take their values, or has once."""
     refuse_repeated_names(given, table)
     check_known(given, definition.schema, table)
-    check_mergeable(given, definition.schema, table)
+    check_mergeable(given, definition.schema, table, merges_schema=False)
 
 
 def rows_condition(sql: str, given: StructType, definition: TableDefinition, request: Request) -> tuple[Condition, str]:

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.log.snapshot import table_exists
+from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import names_path, parse_name, quote_name, shown_name
@@ -179,7 +180,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     if _is_of_another_catalog(parts):
         return CatalogEntry("", None)
     *database, name = qualified(spark, parts)
-    with errors_not_logged():
+    with errors_not_logged(), own_calls():
         try:
             found = spark.catalog.getTable(quote_name(parts))
         except SPARK_ERRORS as error:

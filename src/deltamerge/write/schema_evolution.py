@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import types as T
@@ -16,8 +16,9 @@ from deltamerge.log.protocol import features, writer_features
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.nested_types import matching_inner_types, nullable_type
+from deltamerge.spark.nested_types import inner_types, matching_inner_types, nullable_type
 from deltamerge.write.align import find_field, same_name, unknown_fields
+from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.dependents import check_dependents
@@ -26,6 +27,7 @@ from deltamerge.write.table_features import check_evolution
 
 # Ids and names in files, expressions of generated columns and identities, types before, the place of a table.
 _OF_ONE_TABLE = ("delta.", "deltamerge.", "parquet.")
+_SMALL_INTEGERS = frozenset({"tinyint", "smallint", "int"})
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
@@ -39,6 +41,8 @@ def evolved_definition(
     schema = evolved_schema(definition.schema, given, used, case_sensitive=False, widening=widening)
     if schema == definition.schema:
         return definition
+    # Files leave columns without a type out, but not parts of columns.
+    refuse_void(path for path in new_void(definition.schema, schema) if len(path) > 1)
     check_definition(replace(definition, schema=schema))
     metadata = evolved_metadata(snapshot, schema, definition.properties)
     schema = T.StructType.fromJson(json.loads(metadata.schema_string or ""))
@@ -95,17 +99,22 @@ def check_known(given: T.StructType, table: T.StructType, name: str) -> None:
     """Refuse rows with columns or fields that a table lacks."""
     unknown = unknown_fields(given, table, case_sensitive=False)
     if unknown:
-        raise DeltaAnalysisException(
-            "DELTA_METADATA_MISMATCH",
-            f"A schema mismatch detected when writing to the Delta table: the frame has columns that table {name} "
-            f"lacks: {', '.join(unknown)}. Leave them out, or add them: .option('mergeSchema', 'true'), or "
-            "spark.databricks.delta.schema.autoMerge.enabled for the session. To replace the table's schema: "
-            ".mode('overwrite').option('overwriteSchema', 'true'), or write_delta with mode='overwrite', "
-            "overwrite_schema=True.",
+        raise _mismatch(
+            f"the frame has columns that table {name} lacks: {', '.join(unknown)}. Leave them out, or add them"
         )
 
 
-def check_mergeable(given: T.StructType, table: T.StructType, name: str) -> None:
+def _mismatch(problem: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_METADATA_MISMATCH",
+        f"A schema mismatch detected when writing to the Delta table: {problem}: .option('mergeSchema', 'true'), or "
+        "spark.databricks.delta.schema.autoMerge.enabled for the session. To replace the table's schema: "
+        ".mode('overwrite').option('overwriteSchema', 'true'), or write_delta with mode='overwrite', "
+        "overwrite_schema=True.",
+    )
+
+
+def check_mergeable(given: T.StructType, table: T.StructType, name: str, *, merges_schema: bool) -> None:
     """Refuse columns and fields whose type is neither the table's nor one whose every value the table's type has.
 
     Delta: SchemaMergingUtils.mergeSchemas, which refuses wider types, too.
@@ -113,29 +122,31 @@ def check_mergeable(given: T.StructType, table: T.StructType, name: str) -> None
     Args:
         given: Rows that are written by `save`; names that only they have are not looked at.
         name: The table's.
+        merges_schema: Whether small integers may be of wider types, as in delta-spark; each value must fit.
     """
-    for field in given.fields:
-        index = find_field(table, field.name, case_sensitive=False)
-        if index is not None:
-            _check_mergeable(field.dataType, table.fields[index].dataType, (field.name,), name)
+    allowed = _SMALL_INTEGERS if merges_schema else frozenset[str]()
+    _check_mergeable(as_strings(given), table, (), name, allowed)
 
 
-def _check_mergeable(given: T.DataType, wanted: T.DataType, path: tuple[str, ...], table: str) -> None:
+def _check_mergeable(
+    given: T.DataType, wanted: T.DataType, path: tuple[str, ...], table: str, alike: frozenset[str]
+) -> None:
     if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
         for field in given.fields:
             index = find_field(wanted, field.name, case_sensitive=False)
             if index is not None:
-                _check_mergeable(field.dataType, wanted.fields[index].dataType, (*path, field.name), table)
+                _check_mergeable(field.dataType, wanted.fields[index].dataType, (*path, field.name), table, alike)
         return
     inner = matching_inner_types(given, wanted)
     for part, one, other in inner:
-        _check_mergeable(one, other, (*path, part), table)
-    before, after = given.simpleString(), wanted.simpleString()
-    if inner or isinstance(given, T.NullType) or before == after:
+        _check_mergeable(one, other, (*path, part), table, alike)
+    before, after, shown = given.simpleString(), wanted.simpleString(), ".".join(path)
+    if inner or isinstance(given, T.NullType) or before == after or {before, after} <= alike:
         return
+    if isinstance(wanted, T.NullType):
+        raise _mismatch(f"column {shown} of table {table} has no type yet. Give it that of the frame's, {before}")
     is_plain = isinstance(given, T.AtomicType) and isinstance(wanted, T.AtomicType)
     if not (is_plain and can_widen(str(given.jsonValue()), str(wanted.jsonValue()))):
-        shown = ".".join(path)
         raise DeltaAnalysisException(
             "DELTA_FAILED_TO_MERGE_FIELDS",
             f"Failed to merge fields '{shown}' and '{shown}': column {shown} is {before} in the frame and {after} in "
@@ -224,19 +235,21 @@ def _incompatible(target: T.DataType, source: T.DataType, path: tuple[str, ...])
     )
 
 
-def check_no_new_void(before: T.StructType, after: T.StructType, above: tuple[str, ...] = ()) -> None:
-    """Refuse a column or field of type VOID that evolution adds."""
-    for field in after.fields:
-        index = find_field(before, field.name, case_sensitive=True)
-        known = T.StructType() if index is None else before.fields[index].dataType
-        if isinstance(field.dataType, T.StructType):
-            within = known if isinstance(known, T.StructType) else T.StructType()
-            check_no_new_void(within, field.dataType, (*above, field.name))
-        elif isinstance(field.dataType, T.NullType) and index is None:
-            name = ".".join((*above, field.name))
-            raise DeltaAnalysisException(
-                "DELTA_MERGE_ADD_VOID_COLUMN",
-                f"Cannot add column `{name}` with type VOID. Please explicitly specify a non-void type, as in "
-                f"CAST(NULL AS STRING) AS {name}.",
-                parameters={"newColumn": name},
-            )
+def new_void(before: T.DataType | None, after: T.DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of columns and fields of type VOID, elements, keys and values, that a schema has more."""
+    if isinstance(after, T.NullType) and not isinstance(before, T.NullType):
+        yield path
+    known = {} if before is None or type(before) is not type(after) else dict(inner_types(before))
+    for name, inner in inner_types(after):
+        yield from new_void(known.get(name), inner, (*path, name))
+
+
+def refuse_void(paths: Iterable[tuple[str, ...]]) -> None:
+    for path in paths:
+        name = ".".join(path)
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_ADD_VOID_COLUMN",
+            f"Cannot add column `{name}` with type VOID. Please explicitly specify a non-void type, as in "
+            f"CAST(NULL AS STRING) AS {name}.",
+            parameters={"newColumn": name},
+        )

@@ -428,7 +428,7 @@ def written_definition(
     if evolved.schema != definition.schema:
         _refuse_change_of_table(asked.data_change, "Change the Delta table schema")
     if not asked.converts:
-        check_mergeable(given, evolved.schema, table)
+        check_mergeable(given, evolved.schema, table, merges_schema=asked.merges_schema)
     return evolved
 
 

@@ -24,6 +24,7 @@ from deltamerge.log.schema import (
 
 ENABLED = "delta.enableTypeWidening"
 TYPE_CHANGES = "delta.typeChanges"
+_VOID = "void"
 STABLE, PREVIEW = "typeWidening", "typeWidening-preview"
 ALWAYS, SAME_FAMILY, NEVER = "always", "same_family_type", "never"
 
@@ -46,7 +47,8 @@ def check_type_changes(schema: StructType) -> None:
     for path, field in schema.walk():
         for change in field.metadata.get(TYPE_CHANGES, ()):
             before, after = str(change.get("fromType")), str(change.get("toType"))
-            if not can_widen(before, after):
+            # No file has values of a column without a type.
+            if before != _VOID and not can_widen(before, after):
                 name = ".".join((*path, *str(change.get("fieldPath", "")).split("."))).rstrip(".")
                 raise DeltaUnsupportedFeatureException(
                     "DELTA_UNSUPPORTED_TYPE_CHANGE_IN_SCHEMA",
@@ -128,6 +130,7 @@ def _changed(before: StructField, after: StructField, table_version: int | None)
             **({"fieldPath": ".".join(path)} if path else {}),
         }
         for path, narrow, wide in _type_changes(before.data_type, after.data_type, ())
+        if narrow.name != _VOID
     ]
     if not changes:
         return replace(after, data_type=inner)

@@ -41,7 +41,7 @@ from deltamerge.sql.merge_ast import (
 )
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field, same_name
-from deltamerge.write.schema_evolution import check_no_new_void, evolved_schema
+from deltamerge.write.schema_evolution import evolved_schema, new_void, refuse_void
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
 TARGET_ALIAS = "__dm_target"
@@ -142,7 +142,7 @@ class _Resolver:
             else:
                 used += self._paths(clause)
         evolved = evolved_schema(target, self.sides.source_schema, used, self.case_sensitive, self.widening)
-        check_no_new_void(target, evolved)
+        refuse_void(new_void(target, evolved))
         return evolved
 
     def _check_paths(self, clause: MergeClause, schema: StructType) -> None:
