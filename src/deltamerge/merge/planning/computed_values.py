@@ -41,6 +41,8 @@ def value_in_arrow(context: PlanningContext, clause: ResolvedClause, index: int)
 
     Of a generated column, the value is over the output columns; else over both sides, see `ArrowClauses`.
     """
+    if not context.computes_in_arrow:
+        return None
     schema, target = context.merge.output_schema, context.merge.target_schema
     if isinstance(clause.outputs[index], TakeGenerated):
         value = None if _checks_of_spark(context, clause) else context.arrow.generated(index)

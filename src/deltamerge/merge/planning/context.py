@@ -93,6 +93,11 @@ class PlanningContext:
         return may_match(self.snapshot, predicate, self.conf.session_time_zone)
 
     @property
+    def computes_in_arrow(self) -> bool:
+        """Whether PyArrow computes values: no more where it came upon one that only Spark knows, as of an overflow."""
+        return all((one.decision, one.choice) != ("changed_rows", "arrow") for one in self.declined)
+
+    @property
     def mapping_mode(self) -> str:
         return self.snapshot.mapping_mode
 
