@@ -16,11 +16,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors import arrow_changes
 from deltamerge.merge.executors.arrow_changes import ArrowChanges
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.executors.key_matching import (
-    Pairs,
-    find_pairs,
-    fires_twice,
-)
+from deltamerge.merge.executors.key_matching import Pairs, find_pairs, fires_twice
 from deltamerge.merge.executors.lookup import Lookup, StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe
 from deltamerge.merge.executors.merge_changes import MergeChanges
@@ -104,13 +100,10 @@ def _write_changes(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]
         frames = PairFrames(lookup, found)
         with execution.steps.step("find_touched_files", "evaluating clauses on matched rows"):
             taken, values = evaluate_pairs(frames)
-    _check_competing(execution, any(pairs.taken > pairs.taken_rows for pairs in taken))
-    return arrow_changes.write_changes(ArrowChanges(lookup, target, taken, found, values))
-
-
-def _check_competing(execution: Execution, competing: bool) -> None:
+    competing = any(pairs.taken > pairs.taken_rows for pairs in taken)
     if competing and not execution.merge.is_only_one_unconditional_delete:
         raise RowsCompete
+    return arrow_changes.write_changes(ArrowChanges(lookup, target, taken, found, values))
 
 
 @contextmanager
