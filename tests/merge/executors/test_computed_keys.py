@@ -138,14 +138,14 @@ def test_computed_keys_that_repeat(spark: SparkSession, tmp_path: Path) -> None:
         casting(spark, str(tmp_path / "t"), "1", "01").whenMatchedUpdate(set={"id": "5"}).run()
 
 
-def test_spark_writes_rows_that_computed_keys_find(spark: SparkSession, tmp_path: Path) -> None:
-    """PyArrow lacks the codec."""
+def test_rows_that_pyarrow_does_not_write_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+    """It lacks the codec."""
     path = str(tmp_path / "t")
     spark.conf.set("spark.sql.parquet.compression.codec", "lz4")
     report = casting(spark, path, "1", "02", "7").whenMatchedUpdate(set={"id": "t.id * 10 + length(s.text)"}).run()
     plan = report.outcome.plan
     assert plan is not None
-    assert (plan.name, plan.changed_rows.choice) == ("key_lookup", "spark")
+    assert (plan.match.choice, plan.changed_rows.choice) == ("join_files", "spark")
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(0,), (11,), (22,)]
 
 
