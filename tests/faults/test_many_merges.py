@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from deltamerge import DeltaTable, write_delta
@@ -38,6 +39,8 @@ def status(pid: int) -> dict[str, int]:
 def held(spark: SparkSession) -> dict[str, int]:
     """What the driver's two processes hold."""
     gc.collect()
+    # What PyArrow keeps for the next merge is not left behind.
+    pa.default_memory_pool().release_unused()
     jvm = spark._jvm
     assert jvm is not None
     for _ in range(2):

@@ -135,7 +135,8 @@ def _install(found: SimpleNamespace) -> None:
         found.session: {
             "sql": session_calls.run_sql,
             "table": session_calls.table,
-            "newSession": session_calls.made_session,
+            # Sessions over Connect of PySpark 4.0 make no other ones.
+            **({"newSession": session_calls.made_session} if hasattr(found.session, "newSession") else {}),
         },
         found.session.Builder: {"getOrCreate": session_calls.made_session},
         found.conf: {"get": session_calls.conf_value},

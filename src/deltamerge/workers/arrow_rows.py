@@ -78,7 +78,9 @@ def _done(source: _Source, work: Mapping[str, Any]) -> pa.RecordBatch:
         if is_of_machine(error):
             # Spark runs the task again.
             raise
-        return answer(DONE_SCHEMA, {"path": work["target"], "unfit": str(error)})
+        given = [work["source"]] if "source" in work else [*work["rewritten"], *work["changed"], *work["moved"]]
+        read = ", ".join(ChangingFile.of(file).path for file in given)
+        return answer(DONE_SCHEMA, {"path": work["target"], "unfit": f"{read}: {error}" if read else str(error)})
     done = {"rows": written.rows, "detail": json.dumps(counts), "path": work["target"]}
     of_changes = dict(zip(("change_path", "change_rows", "change_size"), changes.done, strict=True))
     return answer(DONE_SCHEMA, {**done, "size": written.size, "footer": written.footer, **of_changes})
