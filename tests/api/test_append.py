@@ -125,6 +125,8 @@ def test_names_are_a_tables_whatever_their_case(spark: SparkSession, tmp_path: P
         write_delta(spark.sql("SELECT 2 AS ID, named_struct('A', 2) AS S"), path, mode="append")
         with pytest.raises(DeltaAnalysisException, match="DELTA_DUPLICATE_COLUMNS_FOUND"):
             write_delta(spark.sql("SELECT 3 AS ID, 4 AS id"), path, mode="append")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_DUPLICATE_COLUMNS_FOUND"):
+            write_delta(spark.sql("SELECT 3 AS id, named_struct('a', 3, 'A', 4) AS s"), path, mode="append")
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
     assert sorted((row.id, row.s.a) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(1, 1), (2, 2)]

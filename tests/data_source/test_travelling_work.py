@@ -18,7 +18,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.data_source.reading import plan_read, schema_of
 from deltamerge.data_source.stream_reading import TableStream, open_stream
-from deltamerge.data_source.write_checks import refuse_repeated_names
 from deltamerge.data_source.writing import abort_write, commit_batch, commit_write, plan_write
 from deltamerge.exceptions import (
     DeltaAnalysisException,
@@ -30,6 +29,7 @@ from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store
 from deltamerge.workers.data_source import StreamWriter, TableReader, TableWriter
+from deltamerge.write.definition import check_duplicates
 
 PARTITIONS = Path(__file__).parents[1] / "data" / "tables" / "partitions"
 SETTINGS = {"spark.version": "4.0.0", "spark.default.parallelism": "2"}
@@ -307,4 +307,4 @@ def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
     inner = StructType([StructField("s", StructType([StructField("a", LongType()), StructField("A", LongType())]))])
     for schema in (StructType([*SCHEMA.fields, StructField(SCHEMA.names[0].upper(), LongType())]), inner):
         with pytest.raises(DeltaAnalysisException, match="DELTA_DUPLICATE_COLUMNS_FOUND"):
-            refuse_repeated_names(schema, str(tmp_path))
+            check_duplicates(schema)

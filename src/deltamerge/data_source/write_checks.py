@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -12,17 +11,16 @@ from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths, limited, unsupported
-from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.file_types import arrow_schema
-from deltamerge.spark.nested_types import all_types, contains
+from deltamerge.spark.nested_types import contains
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.table_columns import padded
 from deltamerge.write.constraints import Check, constraints_of
 from deltamerge.write.defaults import CURRENT_DEFAULT
-from deltamerge.write.definition import TableDefinition
+from deltamerge.write.definition import TableDefinition, check_duplicates
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import IDENTITY
 from deltamerge.write.schema_evolution import check_known, check_mergeable
@@ -69,23 +67,9 @@ def check_conditions(
     return tuple(found)
 
 
-def refuse_repeated_names(given: StructType, table: str) -> None:
-    """Refuse a frame, or a struct in it, with names that differ in case only, as spark.sql.caseSensitive allows."""
-    for struct in all_types(given):
-        counts = Counter(name.lower() for name in struct.names) if isinstance(struct, StructType) else Counter()
-        repeated = ", ".join(name for name, count in counts.items() if count > 1)
-        if repeated:
-            raise DeltaAnalysisException(
-                "DELTA_DUPLICATE_COLUMNS_FOUND",
-                f"Found duplicate column(s) in the frame for table {table}: {repeated}. Its names may not differ in "
-                "case only: rename one. Nothing was written.",
-                parameters={"coltype": "in the frame", "duplicateCols": repeated},
-            )
-
-
 def check_columns(definition: TableDefinition, given: StructType, table: str) -> None:
     """Refuse a frame whose columns the table lacks, has with types that do not take their values, or has once."""
-    refuse_repeated_names(given, table)
+    check_duplicates(given)
     check_known(given, definition.schema, table)
     check_mergeable(given, definition.schema, table, merges_schema=False)
 

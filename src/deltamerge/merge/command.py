@@ -218,4 +218,5 @@ def only_warning(message: str, *about: object) -> Iterator[None]:
     try:
         yield
     except Exception:
+        # Whatever fails: who is told of it would merge again.
         logger.warning(message, *about, exc_info=True)

@@ -58,6 +58,7 @@ class Steps:
         try:
             call(self._progress)
         except Exception:
+            # The user's own object, or what it prints to, may fail in any way.
             logger.warning("what watches the merge's progress failed; the merge goes on", exc_info=True)
             self._progress = None
 

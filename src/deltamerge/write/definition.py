@@ -105,13 +105,17 @@ def check_definition(definition: TableDefinition) -> None:
 
 
 def check_duplicates(schema: StructType) -> None:
-    """Refuse columns whose names differ by case alone."""
-    repeated = [name for name, count in Counter(name.lower() for name in schema.names).items() if count > 1]
-    if repeated:
-        raise DeltaAnalysisException(
-            "DELTA_DUPLICATE_COLUMNS_FOUND",
-            f"Found duplicate column: {', '.join(repeated)}. Column names must differ by more than case.",
-        )
+    """Refuse columns, or fields of one struct, whose names differ by case alone, as a session may allow."""
+    for struct in all_types(schema):
+        counts = Counter(name.lower() for name in struct.names) if isinstance(struct, StructType) else Counter[str]()
+        repeated = ", ".join(name for name, count in counts.items() if count > 1)
+        if repeated:
+            raise DeltaAnalysisException(
+                "DELTA_DUPLICATE_COLUMNS_FOUND",
+                f"Found duplicate column(s): {repeated}. Names must differ by more than case: rename one. Nothing was "
+                "written.",
+                parameters={"duplicateCols": repeated},
+            )
 
 
 def check_nested_not_null(schema: StructType) -> None:

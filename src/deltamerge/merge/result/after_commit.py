@@ -20,6 +20,7 @@ def after_commit(version: int, table: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Whatever fails in reading the new version, the user must know that it is there.
         raise DeltaRuntimeException(
             "DELTA_POST_COMMIT_HOOK_FAILED",
             f"Committing to the Delta table {table} succeeded, as version {version}, but {_STEP} failed: {error}. Do "
