@@ -8,7 +8,8 @@
     python benchmarks/merge_lineitem.py --store s3 --cluster --engines delta-spark,deltamerge
 
 It needs the dependency groups dev and bench (tpchgen-cli, deltalake), Java and, for delta-spark, an
-environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py).
+environment of its own that it builds by Maven when there is none (see tests/oracle/environment.py). Maven also
+brings the S3 server of --store s3.
 Every result is compared with what the merge must come to before its time counts. In each case the engines
 take turns.
 """
