@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,9 @@ from deltamerge.exceptions import (
     DeltaTableNotFoundException,
     InvariantViolationException,
 )
+from deltamerge.log.snapshot import load_snapshot
 from deltamerge.spark.session import is_connect
+from deltamerge.storage.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -235,6 +238,30 @@ def test_columns_are_changed_in_one_commit(run: Run, spark: SparkSession, tmp_pa
     with pytest.raises(DeltaAnalysisException, match="nothing"):
         run("ALTER TABLE @t ALTER COLUMN a COMMENT 'never', nothing COMMENT 'w'")
     assert run("DESCRIBE @t")[1] == ("a", "int", "y")
+
+
+def test_elements_keys_and_values_become_wider(run: Run, spark: SparkSession, tmp_path: Path) -> None:
+    run(
+        "CREATE TABLE @t (a ARRAY<INT>, m MAP<SMALLINT, ARRAY<FLOAT>>, s STRUCT<x: ARRAY<DATE>>) USING delta "
+        "TBLPROPERTIES ('delta.enableTypeWidening' = 'true', 'delta.feature.timestampNtz' = 'supported')"
+    )
+    run("INSERT INTO @t VALUES (array(1), map(2S, array(3F)), named_struct('x', array(DATE'2024-01-01')))")
+    run("ALTER TABLE @t ALTER COLUMN A.element TYPE BIGINT")
+    run("ALTER TABLE @t ALTER COLUMN m.key TYPE INT, m.value.ELEMENT TYPE DOUBLE, s.x.element TYPE TIMESTAMP_NTZ")
+    types = [row[1] for row in run("DESCRIBE @t")]
+    assert types == ["array<bigint>", "map<int,array<double>>", "struct<x:array<timestamp_ntz>>"]
+    run("INSERT INTO @t (a) VALUES (array(5000000000))")
+    assert run("SELECT a[0], m[2][0], s.x[0] FROM @t WHERE m IS NOT NULL") == [(1, 3.0, dt.datetime(2024, 1, 1))]
+    fields = {field.name: field.metadata for field in load_snapshot(open_store(str(tmp_path / "t"))).schema.fields}
+    assert fields["m"]["delta.typeChanges"] == [
+        {"toType": "integer", "fromType": "short", "fieldPath": "key"},
+        {"toType": "double", "fromType": "float", "fieldPath": "value.element"},
+    ]
+    with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"):
+        run("ALTER TABLE @t ALTER COLUMN a.element TYPE INT")
+    for column in ("a.value", "a.element.x", "s.element", "nothing.element"):
+        with pytest.raises(DeltaAnalysisException, match="DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"):
+            run(f"ALTER TABLE @t ALTER COLUMN {column} TYPE DOUBLE")
 
 
 def test_a_limit_of_a_length_only_becomes_wider(run: Run) -> None:

@@ -14,20 +14,24 @@ from deltamerge.commands.committing import NOTHING_READ, commit_command
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Metadata, compact_json
 from deltamerge.log.features.column_mapping import NONE, check_names, with_column_ids
-from deltamerge.log.features.type_widening import ALWAYS, NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
+from deltamerge.log.features.type_widening import ALWAYS, PREVIEW, can_widen, widening_mode, with_type_changes
 from deltamerge.log.protocol import writer_features
+from deltamerge.log.schema import DataType as LogType
 from deltamerge.log.schema import (
     Fields,
     JsonValue,
     PrimitiveType,
+    column_not_found,
     find_field,
     find_parent,
     lower_case,
     parse_schema,
+    parts,
     placed,
     schema_to_json,
     simple_string,
     with_fields,
+    with_parts,
 )
 from deltamerge.log.schema import StructField as LogField
 from deltamerge.log.schema import StructType as LogStruct
@@ -192,11 +196,12 @@ def change_columns(table: Table, changes: Sequence[ChangeColumn]) -> None:
     """
     snapshot = table.snapshot_to_write()
     schema, described, becomes_not_null = snapshot.schema, list[dict[str, object]](), list[tuple[str, ...]]()
-    paths = [find_field(schema, change.column)[0] for change in changes]
-    _check_changed_once(paths)
-    for path, change in zip(paths, changes, strict=True):
+    found = [_field_and_part(schema, change) for change in changes]
+    paths = [path for path, _ in found]
+    _check_changed_once([(*path, *part) for path, part in found])
+    for (path, part), change in zip(found, changes, strict=True):
         _, before = find_field(schema, path)
-        after = _changed(snapshot, path, before, change)
+        after = _changed(snapshot, path, part, before, change)
         schema = with_fields(schema, path[:-1], partial(_placed, field=after, position=change.position))
         if before.nullable and not after.nullable:
             becomes_not_null.append(path)
@@ -214,6 +219,15 @@ def change_columns(table: Table, changes: Sequence[ChangeColumn]) -> None:
     operation, parameters = _described_changes(described)
     read = EVERYTHING_READ if becomes_not_null else NOTHING_READ
     commit_command(table, snapshot, operation, parameters, [_with_schema(snapshot, schema)], read=read)
+
+
+def _field_and_part(schema: LogStruct, change: ChangeColumn) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the path of a field, and of the part of its arrays and maps whose type changes: ``("element",)``."""
+    if change.data_type is None or _is_in(schema, change.column):
+        return find_field(schema, change.column)[0], ()
+    spelled = find_parent(schema, change.column)
+    depth = max(len(path) for path, _ in schema.walk() if path == spelled[: len(path)])
+    return spelled[:depth], spelled[depth:]
 
 
 def _check_changed_once(paths: Sequence[tuple[str, ...]]) -> None:
@@ -235,7 +249,9 @@ def _described_changes(described: Sequence[dict[str, object]]) -> tuple[str, dic
     return "CHANGE COLUMN", {"column": compact_json({k: v for k, v in one.items() if k not in place}), **place}
 
 
-def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change: ChangeColumn) -> LogField:
+def _changed(
+    snapshot: Snapshot, path: tuple[str, ...], part: tuple[str, ...], before: LogField, change: ChangeColumn
+) -> LogField:
     metadata = dict(before.metadata)
     if change.comment is not None:
         metadata[_COMMENT] = change.comment
@@ -255,8 +271,9 @@ def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change
     if change.data_type is None:
         return after
     wanted_field = _to_log(StructField(before.name, DataType.fromDDL(change.data_type)))
-    wanted = wanted_field.data_type
-    if wanted != before.data_type and not _may_become(snapshot, before, wanted):
+    wanted = _with_part(before.data_type, part, wanted_field.data_type, (*path, *part))
+    mode = widening_mode(snapshot.metadata.configuration, writer_features(snapshot.protocol), ALWAYS)
+    if not _may_become(before.data_type, wanted, mode):
         raise DeltaAnalysisException(
             "DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP",
             f"ALTER TABLE CHANGE COLUMN is not supported for changing column {'.'.join(path)} from "
@@ -265,6 +282,17 @@ def _changed(snapshot: Snapshot, path: tuple[str, ...], before: LogField, change
             parameters={"fieldPath": ".".join(path)},
         )
     return replace(after, data_type=wanted, metadata=_with_limit(path, after, wanted_field))
+
+
+def _with_part(data_type: LogType, part: Sequence[str], wanted: LogType, whole: tuple[str, ...]) -> LogType:
+    """Return a type in which an array's element, or a map's key or value, has another."""
+    if not part:
+        return wanted
+    if part[0] not in dict(parts(data_type)):
+        raise column_not_found(whole, data_type)
+    return with_parts(
+        data_type, lambda name, inner: _with_part(inner, part[1:], wanted, whole) if name == part[0] else inner
+    )
 
 
 def _with_limit(path: tuple[str, ...], before: LogField, wanted: LogField) -> dict[str, JsonValue]:
@@ -287,11 +315,13 @@ def _with_limit(path: tuple[str, ...], before: LogField, wanted: LogField) -> di
     return metadata
 
 
-def _may_become(snapshot: Snapshot, before: LogField, wanted: object) -> bool:
-    mode = widening_mode(snapshot.metadata.configuration, writer_features(snapshot.protocol), ALWAYS)
-    if mode == NEVER or not isinstance(before.data_type, PrimitiveType) or not isinstance(wanted, PrimitiveType):
-        return False
-    return can_widen(before.data_type.name, wanted.name, mode)
+def _may_become(before: LogType, wanted: LogType, mode: str) -> bool:
+    """Return whether a type is, or within a mode may become, another one, also inside arrays and maps."""
+    if isinstance(before, PrimitiveType) and isinstance(wanted, PrimitiveType):
+        return before == wanted or can_widen(before.name, wanted.name, mode)
+    if type(before) is not type(wanted) or not parts(before):
+        return before == wanted
+    return all(_may_become(a, b, mode) for (_, a), (_, b) in zip(parts(before), parts(wanted), strict=True))
 
 
 def _check_no_null(table: Table, snapshot: Snapshot, path: tuple[str, ...]) -> None:
@@ -326,12 +356,12 @@ def _stats_columns(
     if listed is None:
         return dict(configuration)
     kept = []
-    for parts in split_columns(listed):
-        changed = next((path for path in paths if parts[: len(path)] == path), None)
+    for column in split_columns(listed):
+        changed = next((path for path in paths if column[: len(path)] == path), None)
         if changed is None:
-            kept.append(shown_name(parts))
+            kept.append(shown_name(column))
         elif to is not None:
-            kept.append(shown_name((*to, *parts[len(changed) :])))
+            kept.append(shown_name((*to, *column[len(changed) :])))
     return {**configuration, STATS_COLUMNS: ",".join(kept)}
 
 

@@ -254,10 +254,15 @@ def find_field(schema: StructType, path: Sequence[str]) -> tuple[tuple[str, ...]
     for spelled, found in schema.walk():
         if lower_case(spelled) == lower_case(path):
             return spelled, found
-    raise DeltaAnalysisException(
+    raise column_not_found(path, schema)
+
+
+def column_not_found(path: Sequence[str], data_type: DataType) -> DeltaAnalysisException:
+    among = ", ".join(data_type.names) if isinstance(data_type, StructType) else simple_string(data_type)
+    return DeltaAnalysisException(
         "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA",
-        f"Couldn't find column {'.'.join(path)} in: {', '.join(schema.names)}.",
-        parameters={"columnName": ".".join(path), "tableSchema": simple_string(schema)},
+        f"Couldn't find column {'.'.join(path)} in: {among}.",
+        parameters={"columnName": ".".join(path), "tableSchema": simple_string(data_type)},
     )
 
 
