@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.exceptions import DeltaRuntimeException
-from merge.tables import rows
+from merge.tables import changes, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,20 @@ def test_a_column_that_a_file_spells_in_another_case(spark: SparkSession, tmp_pa
     source = spark.createDataFrame([(2, 5)], "id INT, d BIGINT")
     found = merged(spark, path, source, "WHEN MATCHED THEN UPDATE SET total = t.v + s.d")
     assert found == [(1, 10, 0), (2, 20, 25)]
+
+
+@pytest.mark.parametrize("then", ["UPDATE SET total = s.d", "DELETE"])
+def test_change_data_of_a_file_that_spells_a_column_in_another_case(
+    spark: SparkSession, tmp_path: Path, then: str
+) -> None:
+    path = tmp_path / "t"
+    path.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int32()), "V": [10, 20], "total": [0, 0]}), path / "b.parquet")
+    pq.write_table(pa.table({"id": pa.array([3], pa.int32()), "v": [30], "total": [0]}), path / "a.parquet")
+    DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    sql(spark, f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    merged(spark, path, spark.createDataFrame([(2, 5)], "id INT, d BIGINT"), f"WHEN MATCHED THEN {then}")
+    assert {row["v"] for row in changes(path, 2)} == {20}
 
 
 @pytest.mark.usefixtures("without_ansi")

@@ -275,13 +275,10 @@ class _RowsOf:
         self._table, self._new, self._rows, self._count = table, new, TakenRows(places), len(places)
 
     def column(self, name: str, kind: pa.DataType | None = None) -> Any:  # noqa: ANN401
-        names = self._table.column_names
         if name not in self._new.read_columns:
             raise AssertionError(f"column {name} may not have been read")
-        if name in names:
+        if name in self._table.column_names:
             return self._rows.of(self._table.column(name))
-        if name.lower() in {other.lower() for other in names}:
-            raise ValueError(f"the file spells column {name} in another case")
         return pa.nulls(self._count, self._new.type_of(name) if kind is None else kind)
 
 

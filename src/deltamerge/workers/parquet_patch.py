@@ -219,10 +219,17 @@ def opened_writer(
 
 
 def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows of a file in a schema that may have more columns, which are NULL, and wider ones."""
+    """Return rows of a file in a schema that may have more columns, which are NULL, and wider ones.
+
+    Raises:
+        ValueError: The file spells a column in another case.
+    """
+    lowered = {name.lower() for name in table.column_names}
     columns = []
     for field in schema:
         index = table.schema.get_field_index(field.name)
+        if index < 0 and field.name.lower() in lowered:
+            raise ValueError(f"the file spells column {field.name} in another case")
         found = pa.nulls(table.num_rows, field.type) if index < 0 else in_type(table.column(index), field.type)
         columns.append(found if found.type == field.type else found.cast(field.type))
     return pa.table(columns, schema=schema)

@@ -233,13 +233,20 @@ class _OpenFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            for key in list(self._waiting):
-                self._flush(key)
-            for key in list(self._writers):
-                self._close(key)
-        for writer, _path in self._writers.values():
-            writer.__exit__(kind)
+        ended = kind
+        try:
+            if kind is None:
+                for key in list(self._waiting):
+                    self._flush(key)
+                for key in list(self._writers):
+                    self._close(key)
+        except BaseException as error:
+            # Whatever ends it, also Ctrl-C: no writer that is open must finish its file.
+            ended = type(error)
+            raise
+        finally:
+            for writer, _path in self._writers.values():
+                writer.__exit__(ended)
 
 
 def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:

@@ -1,0 +1,39 @@
+"""Files that a task writes, one for each partition: all of them, or none."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.table_columns import Part, Shape
+from deltamerge.workers.table_files import RowsToWrite
+from deltamerge.workers.table_writer import TableWriter
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_no_file_of_any_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = Part("a", Shape(pa.int64())), Part("p", Shape(pa.string()))
+    stored, frame = pa.schema([("a", pa.int64())]), pa.schema([("a", pa.int64()), ("p", pa.string())])
+    partitions = (("p", columns[1]),)
+    rows = RowsToWrite(
+        LOCAL_FILES, "t", str(tmp_path), stored, columns[:1], partitions, (), {}, {}, (), None, {}, {}, frame
+    )
+    written: list[int] = []
+    write = TableWriter.write
+
+    def fill(writer: TableWriter, *args: Any) -> None:
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(1)
+        write(writer, *args)
+
+    monkeypatch.setattr(TableWriter, "write", fill)
+    with pytest.raises(OSError, match="No space left"):
+        rows.write([pa.RecordBatch.from_pydict({"a": [1, 2, 3], "p": ["x", "y", "z"]}, schema=frame)])
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
