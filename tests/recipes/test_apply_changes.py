@@ -173,6 +173,25 @@ def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.parametrize("batches", [[[3], [4]], [[4], [3]], [[3, 4]]], ids=str)
+def test_a_history_that_was_there_does_not_depend_on_the_order(
+    spark: SparkSession, tmp_path: Path, batches: list[list[int]]
+) -> None:
+    """The change at 3 takes the place of the version at 5, which holds again after the change at 4."""
+    path, values = str(tmp_path / "t"), {3: "b", 4: "c"}
+    schema = "id INT, v STRING, valid_from INT, valid_to INT, is_current BOOLEAN"
+    write_delta(spark.createDataFrame([(1, "a", 1, 5, False), (1, "b", 5, None, True)], schema), path)
+    for batch in batches:
+        source = spark.createDataFrame([(1, values[at], at) for at in batch], "id INT, v STRING, at INT")
+        scd2(path, source, "id", effective_at="at")
+    assert read(spark, path) == [
+        (1, "a", 1, 3, False),
+        (1, "b", 3, 4, False),
+        (1, "b", 5, None, True),
+        (1, "c", 4, 5, False),
+    ]
+
+
 def test_a_version_that_has_been_there_since_ever(spark: SparkSession, tmp_path: Path) -> None:
     """A history that was there before may have versions that begin at NULL: they end as others do."""
     path = str(tmp_path / "t")

@@ -36,9 +36,10 @@ from deltamerge.recipes.changes import (
     shared_columns,
     written_columns,
 )
-from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest
+from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest, with_events_shown
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
 from deltamerge.recipes.logged_names import (
+    HOLDS_ALL,
     OF_TABLE,
     LoggedNames,
     check_log_of,
@@ -311,12 +312,12 @@ class _Follower:
             partitions = before.metadata.partition_columns
             events = events_of(self.source, self.feed, schema, spark_schema(before), partitions).persist()
             try:
+                keys = events.select(*map(quote, rules.keys)).distinct()
                 if asked is None or not asked.is_in(before):
-                    named = names.events(events, rules.keys)
+                    named = names.events(self._to_log(events, table, before, log, keys, rules), rules.keys)
                     widen_log(log, named.schema)
                     record_names(log, before, names)
                     run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
-                keys = events.select(*map(quote, rules.keys)).distinct()
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
                 known = _Logged(log, names, keys, rules)
                 last, read = self._merged(command, table, known, progress)
@@ -339,9 +340,23 @@ class _Follower:
         if self.change_log is not None:
             refuse_in_folder(place, self.place, "change_log")
             return place.open_or_create(schema, names)
-        log = place.open_or_create(schema, {**names, OF_TABLE: target.metadata.id})
+        complete = {} if target.files.num_files else {HOLDS_ALL: "true"}
+        log = place.open_or_create(schema, {**names, **complete, OF_TABLE: target.metadata.id})
         check_log_of(log, target.metadata.id)
         return log
+
+    def _to_log(
+        self, events: DataFrame, table: DeltaTable, target: Snapshot, log: DeltaTable, keys: DataFrame, rules: FoldRules
+    ) -> DataFrame:
+        """Return the events to log: of a history that was there before its log also those that its versions show.
+
+        A late event may take the place of a version, of which nothing would be known when a later one comes.
+        """
+        is_shared = self.change_log is not None
+        if self.history is None or is_shared or HOLDS_ALL in log.table.snapshot().metadata.configuration:
+            return events
+        rows = rows_of_keys(table.table, target, keys)
+        return with_events_shown(events, rows, rules, self.history).where(F.col(SEQUENCE).isNotNull())
 
     def _created(self) -> DeltaTable:
         """Create the target, once all events were read: arguments and data that are wrong leave no table behind."""

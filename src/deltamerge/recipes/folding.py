@@ -43,15 +43,12 @@ def versions_of_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
     Events whose tracked values are those before them only change the version's other values.
 
     Args:
-        events: The change log's columns and a rank: of several events with one sequence the least is taken. NULL is
-            the least sequence.
+        events: The change log's columns, one event of each sequence. NULL is the least sequence.
 
     Returns:
         The keys, the sequence that a version begins at, the one that it ends at (NULL of the newest), and the row.
     """
     names = _quoted(rules.keys)
-    same = Window.partitionBy(*names, SEQUENCE).orderBy(_RANK)
-    events = events.withColumn(_RUN, F.row_number().over(same)).where(F.col(_RUN) == 1).drop(_RUN, _RANK)
     if rules.ignore_nulls:
         events = _with_values_kept(events, rules)
     ordered = Window.partitionBy(*names).orderBy(SEQUENCE)
@@ -76,6 +73,12 @@ def versions_of_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
 def ranked(events: DataFrame, rank: int) -> DataFrame:
     """Return events with the rank that decides between two of one sequence."""
     return events.withColumn(_RANK, F.lit(rank))
+
+
+def first_ranked(events: DataFrame, rules: FoldRules) -> DataFrame:
+    """Return of events with one sequence that of the least rank."""
+    same = Window.partitionBy(*_quoted(rules.keys), SEQUENCE).orderBy(_RANK)
+    return events.withColumn(_RUN, F.row_number().over(same)).where(F.col(_RUN) == 1).drop(_RUN, _RANK)
 
 
 def _with_values_kept(events: DataFrame, rules: FoldRules) -> DataFrame:

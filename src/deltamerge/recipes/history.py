@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, StructField
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
-from deltamerge.recipes.folding import AFTER_DELETE, END, newest_rows, ranked, versions_of_rows
+from deltamerge.recipes.folding import AFTER_DELETE, END, first_ranked, newest_rows, ranked, versions_of_rows
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sql
 from deltamerge.spark import columns as F
@@ -92,8 +92,7 @@ def merge_of_history(
         rows: The target's rows of the keys in question, all their versions.
         events: All logged events of these keys.
     """
-    logged = ranked(events.select(*map(quote, rules.keys), SEQUENCE, DELETED, ROW), 0)
-    wanted = versions_of_rows(logged.union(_events_shown(rows, rules, columns)), rules)
+    wanted = versions_of_rows(with_events_shown(events, rows, rules, columns), rules)
     source = _differences(_as_rows(wanted, rules, columns), rows, rules, columns)
     begin = quote(columns.valid_from)
     values = {quote(name): f"s.{quote(name)}" for name in (*(f.name for f in rules.columns), *columns.names)}
@@ -106,11 +105,16 @@ def merge_of_history(
     )
 
 
-def _events_shown(rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
-    """Return the events that a history shows by itself; where the log has one of the same sequence, that one holds.
+def with_events_shown(events: DataFrame, rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
+    """Return events and those that a history shows by itself, one of each sequence: the given one if there is one.
 
     A version that begins at NULL, as in a history that was there before, has been there since ever.
     """
+    given = ranked(events.select(*map(quote, rules.keys), SEQUENCE, DELETED, ROW), 0)
+    return first_ranked(given.union(_events_shown(rows, rules, columns)), rules)
+
+
+def _events_shown(rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
 
     def at(rows: DataFrame, time: str, *, is_delete: bool) -> DataFrame:
         row = F.struct(*(F.col(quote(field.name)) for field in rules.columns))

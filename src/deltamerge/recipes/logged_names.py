@@ -165,6 +165,10 @@ OF_TABLE = "deltamerge.changeLogOf"
 """The property of a log in its target's folder that has the target's id."""
 
 
+HOLDS_ALL = "deltamerge.changeLogHoldsAll"
+"""The property of a log whose target had no rows before it."""
+
+
 def check_log_of(log: DeltaTable, table_id: str) -> None:
     """Refuse the log of a table that was replaced: its events are of other rows."""
     found = log.table.snapshot().metadata.configuration.get(OF_TABLE)
