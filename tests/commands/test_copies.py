@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
 from deltamerge.exceptions import (
     DeltaAnalysisException,
@@ -197,6 +197,20 @@ def test_files_that_cannot_be_a_table(spark: SparkSession, tmp_path: Path, query
     with pytest.raises(DeltaAnalysisException, match=error):
         DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
     assert not (tmp_path / "t" / "_delta_log").exists()
+
+
+def test_a_restore_assigns_no_identity_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where the column was renamed in between."""
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(spark).location(path).addColumn("v", "INT").property("delta.columnMapping.mode", "name")
+    made.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator()).execute()
+    sql(spark, f"ALTER TABLE delta.`{path}` RENAME COLUMN k TO key")
+    write_delta(spark.range(5).selectExpr("CAST(id AS INT) AS v"), path, mode="append")
+    given = max(row.key for row in DeltaTable.forPath(spark, path).toDF().collect())
+    DeltaTable.forPath(spark, path).restoreToVersion(0)
+    write_delta(spark.sql("SELECT 1 AS v"), path, mode="append")
+    (row,) = DeltaTable.forPath(spark, path).toDF().collect()
+    assert row.k > given
 
 
 def test_a_clone_assigns_no_identity_again(spark: SparkSession, tmp_path: Path) -> None:

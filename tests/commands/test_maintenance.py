@@ -308,6 +308,18 @@ def test_protocol(spark: SparkSession, tmp_path: Path) -> None:
     assert len(values(spark, path)) == 20
 
 
+@pytest.mark.parametrize("writer", [2, 5, 6])
+def test_reader_version_3_needs_writer_version_7(spark: SparkSession, tmp_path: Path, writer: int) -> None:
+    path = table(spark, tmp_path)
+    with pytest.raises(DeltaTableException, match="DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE"):
+        DeltaTable.forPath(spark, path).upgradeTableProtocol(3, writer)
+    properties = f"TBLPROPERTIES ('delta.minReaderVersion' = '3', 'delta.minWriterVersion' = '{writer}')"
+    with pytest.raises(DeltaTableException, match="DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE"):
+        deltamerge.sql(spark, f"CREATE TABLE delta.`{tmp_path}/new` (id INT) USING delta {properties}")
+    assert latest_version(path) == 1
+    DeltaTable.forPath(spark, path).upgradeTableProtocol(3, 7)
+
+
 def test_versions_stand_for_features(spark: SparkSession, tmp_path: Path) -> None:
     """Where a protocol has lists, all that the versions imply is added to them."""
     path = table(spark, tmp_path)

@@ -105,6 +105,15 @@ def test_conditions_that_need_spark(sql: str) -> None:
     assert condition_of(sql, COLUMNS, COLUMNS, Request({}, {})) is None
 
 
+@pytest.mark.parametrize("sql", ["c LIKE '%ab'", "c LIKE 'ab'", "startswith(c, 'ab')"])
+def test_patterns_beside_char_need_spark(sql: str) -> None:
+    """Spark pads what is compared with CHAR, but no pattern."""
+    table = StructType([StructField("c", StringType(), metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(5)"})])
+    given = StructType([StructField("c", StringType())])
+    assert condition_of(sql, given, table, Request({}, {})) is None
+    assert condition_of("c = 'ab' OR c IN ('cd')", given, table, Request({}, {})) is not None
+
+
 def filter_of(kind: str, **values: object) -> object:
     return type(kind, (SimpleNamespace,), {})(**values)
 

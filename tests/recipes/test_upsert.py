@@ -42,6 +42,33 @@ def test_upserts_and_does_nothing_the_second_time(spark: SparkSession, tmp_path:
     assert rows_of(table.toDF()) == sorted(expected, key=repr)
 
 
+@pytest.mark.parametrize("update", [["name"], {"name": "s.name"}, {"name": "s.name", "t.`AT`": "s.at"}], ids=str)
+@pytest.mark.parametrize("quarantine", [False, True])
+def test_rows_keep_their_order_whatever_is_written(
+    spark: SparkSession, tmp_path: Path, update: Any, quarantine: bool
+) -> None:
+    """A late row must not come after a newer one whose time was left out."""
+    table = table_of(spark, tmp_path, [(1, "a", 10)])
+    others: dict[str, Any] = {
+        "insert": ["id", "name"] if isinstance(update, list) else {"id": "s.id", "name": "s.name"}
+    }
+    if quarantine and isinstance(update, list):
+        others["quarantine"] = str(tmp_path / "rejected")
+    for value, at in (("c", 15), ("b", 12)):
+        source = spark.createDataFrame([(1, value, at), (2, value, at)], SCHEMA)
+        upsert(table, source, "id", order_by="at", update=update, **others)
+    assert rows_of(table.toDF()) == [(1, "c", 15), (2, "c", 15)]
+
+
+def test_an_order_is_kept_with_its_null(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id INT, day INT, hour INT"
+    table = table_of(spark, tmp_path, [(1, 4, 9)], schema)
+    for day, hour in ((5, None), (5, 3)):
+        source = spark.createDataFrame([(1, day, hour)], schema)
+        upsert(table, source, "id", order_by=["day", "hour"], ignore_nulls=True)
+    assert rows_of(table.toDF()) == [(1, 5, 3)]
+
+
 def test_order_that_does_not_decide_names_the_key(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(spark, tmp_path, [(1, "a", 5)])
     source = spark.createDataFrame([(7, "x", 6), (7, "y", 6)], SCHEMA)

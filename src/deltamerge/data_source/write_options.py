@@ -13,7 +13,7 @@ from deltamerge.write.table_writer import CommitNotes, FrameWrite
 
 
 def asked_write(request: Request, overwrite: bool) -> FrameWrite:
-    """Return what a write asks for; its properties are those of a new table, or of one whose schema is replaced."""
+    """Return what a write asks for; its properties are those of a new table."""
     refuse_unsupported(request.options)
     where = request.options.get("replacewhere")
     kind = write_kind(

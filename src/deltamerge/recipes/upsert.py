@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -36,7 +36,7 @@ from deltamerge.scan.table_reads import versions_read
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import quote
+from deltamerge.sql.names import parse_name, quote
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name, same_shape
@@ -100,7 +100,8 @@ def upsert(
         order_by: Source columns such as the time of a change, the greatest value is the latest; NULL is the earliest.
             Of several source rows with one key only the latest is taken; where two different ones are, the merge fails
             and names the key; so it does without `order_by` where rows of a key differ. Equal rows are one. If the
-            target has all these columns, too, then a row in it changes only for a later one.
+            target has all these columns, too, then a row in it changes only for a later one, and gets them with
+            whatever `update` and `insert` name.
         null_safe: Whether NULL keys are equal to each other (``<=>``). Otherwise (``=``) a row with a NULL key
             matches nothing and is inserted each time.
         ignore_nulls: Whether NULL in the source leaves the target's value as it is, also in fields of structs.
@@ -169,6 +170,7 @@ def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> 
 
 def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
     columns = _UpsertColumns.of(table.table.snapshot(), rows)
+    rules = _keeping_order(rules, columns)
     on = " AND ".join(_same_key(pair, rules.null_safe) for pair in columns.pairs("keys", rules.keys))
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
     newer = _is_newer(columns, rules.order_by)
@@ -237,6 +239,12 @@ class _UpsertColumns:
         is_parsed = isinstance(source.dataType, StringType) and not isinstance(target.dataType, StringType)
         return self._pair(target, source) if is_parsed else None
 
+    def kept_order(self, order_by: Sequence[str]) -> tuple[ColumnPair, ...]:
+        """Return the columns of an order where the target has all of them, and so shows which row is later."""
+        if any(find_field(self.target, name, self.case_sensitive) is None for name in order_by):
+            return ()
+        return self.pairs("order_by", order_by)
+
     def new(self) -> list[StructField]:
         return [f for f in self.source.fields if find_field(self.target, f.name, self.case_sensitive) is None]
 
@@ -264,14 +272,15 @@ class _UpsertColumns:
 
 
 def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
+    snapshot = table.table.snapshot()
+    columns = _UpsertColumns.of(snapshot, source)
+    rules = _keeping_order(rules, columns)
     if isinstance(rules.update, Mapping) or isinstance(rules.insert, Mapping) or rules.ignore_nulls:
         raise DeltaAnalysisException(
             "DELTA_ILLEGAL_USAGE",
             "`quarantine` checks the source's values as they are. Leave `ignore_nulls` out, and give `update` and "
             "`insert` columns, not values.",
         )
-    snapshot = table.table.snapshot()
-    columns = _UpsertColumns.of(snapshot, source)
     written = WrittenColumns(
         keys=columns.pairs("keys", rules.keys),
         update=columns.written("update", rules.update),
@@ -286,8 +295,7 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
 
 def _is_newer(columns: _UpsertColumns, order_by: Sequence[str]) -> str | None:
     """Return the condition that a source row is later than the target's; None where the target does not show it."""
-    in_target = [find_field(columns.target, name, columns.case_sensitive) for name in order_by]
-    if not order_by or None in in_target:
+    if not columns.kept_order(order_by):
         return None
     values = [(f"s.{quote(name)}", columns.parsed(name)) for name in order_by]
     given = [value if pair is None else pair.stored_sql(value) for value, pair in values]
@@ -296,6 +304,22 @@ def _is_newer(columns: _UpsertColumns, order_by: Sequence[str]) -> str | None:
         # Structs are compared field by field, and NULL comes first.
         return f"struct({', '.join(given)}) > struct({', '.join(kept)})"
     return f"{given[0]} > {kept[0]} OR ({kept[0]} IS NULL AND {given[0]} IS NOT NULL)"
+
+
+def _keeping_order(rules: UpsertRules, columns: _UpsertColumns) -> UpsertRules:
+    """Let rows that are written get the columns of their order: without them an older row could come after them."""
+    pairs = columns.kept_order(rules.order_by)
+
+    def kept(written: Written) -> Written:
+        if isinstance(written, bool):
+            return written
+        names = [parse_name(name)[-1] for name in written]
+        left = [p for p in pairs if not any(same_name(p.target.name, name, columns.case_sensitive) for name in names)]
+        if isinstance(written, Mapping):
+            return {**written, **{quote(pair.target.name): f"s.{quote(pair.source.name)}" for pair in left}}
+        return (*written, *(pair.target.name for pair in left))
+
+    return replace(rules, update=kept(rules.update), insert=kept(rules.insert))
 
 
 def _with_update(
@@ -309,7 +333,10 @@ def _with_update(
         values: dict[str, str | Column] = dict(update)
     else:
         pairs = columns.common(rules.keys) if update is True else columns.pairs("update", names_in("update", update))
-        values = {quote(pair.target.name): _given(columns, pair, rules.ignore_nulls) for pair in pairs}
+        order = columns.kept_order(rules.order_by)
+        values = {
+            quote(pair.target.name): _given(columns, pair, rules.ignore_nulls and pair not in order) for pair in pairs
+        }
     values |= {quote(field.name): f"s.{quote(field.name)}" for field in new}
     if not values:
         return builder

@@ -99,16 +99,24 @@ def identity_metadata(start: int, step: int, *, allow_explicit_insert: bool) -> 
 def with_furthest_marks(schema: str | None, other: str | None) -> str:
     """Return a logged schema whose high water marks are no less far than those of another version or table.
 
-    Values that were assigned once must not be assigned again. Delta: copySchemaWithMergedHighWaterMarks.
+    Values that were assigned once must not be assigned again. A column keeps its physical name when it is renamed;
+    that of another table has its own. Delta: copySchemaWithMergedHighWaterMarks.
     """
     found, others = (json.loads(each or StructType([]).json()) for each in (schema, other))
-    marks = {field["name"]: field["metadata"].get(HIGH_WATER_MARK) for field in others["fields"]}
+    marks = {name: field["metadata"].get(HIGH_WATER_MARK) for field in others["fields"] for name in _names(field)}
     for field in found["fields"]:
-        metadata, mark = field["metadata"], marks.get(field["name"])
+        metadata = field["metadata"]
+        mark = next((marks[name] for name in _names(field) if name in marks), None)
         if mark is not None and STEP in metadata:
             further = max if metadata[STEP] > 0 else min
             metadata[HIGH_WATER_MARK] = further(mark, metadata.get(HIGH_WATER_MARK, mark))
     return json.dumps(found)
+
+
+def _names(field: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a logged field is found by: its physical name, if it has one, then its name."""
+    physical = field["metadata"].get(PHYSICAL_NAME)
+    return (field["name"],) if physical is None else (physical, field["name"])
 
 
 def check_identity_columns(schema: StructType, partition_columns: Collection[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pyspark.sql.types import StructType, TimestampNTZType, VariantType
 
-from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedFeatureException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.features.required_features import features_of_properties, with_required
 from deltamerge.log.protocol import (
@@ -58,6 +58,13 @@ def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
         )
     asked = Protocol(_version(properties, MIN_READER_VERSION, 1), _version(properties, MIN_WRITER_VERSION, 2))
     check_readable(asked)
+    if asked.min_reader_version == 3 and asked.min_writer_version < 7:
+        raise DeltaTableException(
+            "DELTA_READ_FEATURE_PROTOCOL_REQUIRES_WRITE",
+            "Unable to upgrade only the reader protocol version to use table features. Writer protocol version must "
+            f"be at least 7 to proceed: reader version 3 was asked for with writer version {asked.min_writer_version}.",
+            parameters={"writerVersion": "7"},
+        )
     readers, writers = frozenset(wanted & SUPPORTED_READER_FEATURES), frozenset(wanted | _BASE)
     if asked.min_writer_version < 7 and readers <= reader_features(asked) and wanted <= writer_features(asked):
         return asked
