@@ -6,11 +6,13 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BooleanType, DateType, LongType, StringType, StructField
 
 from deltamerge.merge.analysis.arrow_conditions import Columns, arrow_condition
 from deltamerge.sql.condition_reader import read_condition
+from deltamerge.workers import data_source
 from deltamerge.workers.arrow_rows import writing
 from deltamerge.workers.conditions import ClauseChoice
 from deltamerge.workers.data_source import DeltaSource, StreamWriter, TableReader, TableWriter
@@ -110,3 +112,9 @@ def test_neither_does_the_data_source() -> None:
     parts = source, TableReader(of_table(), None), TableWriter(to_table(), "", {}), StreamWriter(to_table(), "", {})
     work = cloudpickle.dumps(parts)  # type: ignore[no-untyped-call]
     subprocess.run([sys.executable, "-c", WITHOUT_PACKAGE_TOO], input=work, check=True)
+
+
+def test_what_the_python_beside_the_driver_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltamerge.data_source.reading", None)
+    with pytest.raises(ImportError, match=r"which has no deltamerge.*PYSPARK_PYTHON"):
+        data_source._beside_driver("reading")

@@ -8,6 +8,7 @@ need not have the package. The package's import is therefore a call.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -254,9 +255,8 @@ def _beside_driver(module: str) -> Any:  # noqa: ANN401
     try:
         return importlib.import_module(f"deltamerge.data_source.{module}")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "deltamerge":
-            raise
         raise ImportError(
-            "the data source delta needs the package deltamerge in the Python that Spark runs beside its driver; over "
-            "Spark Connect that is the server's. Executors do not need it."
+            "the data source delta needs the package deltamerge, and what it depends on, in the Python that Spark runs "
+            f"beside its driver, which has no {error.name}: {sys.executable}. PYSPARK_PYTHON and spark.pyspark.python "
+            "say which that is; over Spark Connect it is the server's. Executors do not need it."
         ) from error
