@@ -42,6 +42,11 @@ def test_many_at_once_are_the_same_as_one_by_one(paths: list[tuple[str, str]]) -
         ("file:/some/x", "/some/x"),
         ("/some/with%20space", "/some/with space"),
         ("s3://bucket/a%20b", "s3://bucket/a b"),
+        ("./p=1//./b/./c", "p=1/b/c"),
+        ("s3://bucket//k/./x", "s3://bucket/k/x"),
+        ("hdfs:///k//x", "hdfs:///k/x"),
+        ("//k//x", "/k/x"),
+        ("p=./a../x.", "p=./a../x."),
     ],
 )
 def test_decoding(logged: str, real: str) -> None:
@@ -58,7 +63,7 @@ def test_decoding(logged: str, real: str) -> None:
         ("%61", "a", "/table"),
         ("a//b", "a/b", "/table"),
         ("/k/x", "s3://bucket/k/x", "s3://bucket/table"),
-        ("S3://bucket/k//x", "s3://bucket/k/x", "s3://bucket/table"),
+        ("S3://bucket//k//x", "s3://bucket/k/x", "s3://bucket/table"),
     ],
 )
 def test_two_spellings_of_one_file(one: str, other: str, root: str) -> None:

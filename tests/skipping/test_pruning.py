@@ -234,6 +234,14 @@ def test_padded_and_collated_strings_are_kept(metadata: dict[str, Any]) -> None:
     assert kept_by_value(predicate, "string", ["a", None, "zz"], **metadata) == [0, 2]
 
 
+def test_char_in_a_struct_is_padded_too() -> None:
+    inner = StructType((StructField("x", PrimitiveType("string")), StructField("y", PrimitiveType("long"))))
+    metadata = {"__CHAR_VARCHAR_TYPE_STRING": "struct<x:char(5),y:bigint>"}
+    table_schema = StructType((StructField("s", inner, True, metadata),))
+    stats = '{"numRecords":1,"minValues":{"s":{"x":"ab"}},"maxValues":{"s":{"x":"ab"}},"nullCount":{"s":{"x":0}}}'
+    assert kept(Comparison("=", ColumnRef(("s", "x")), "ab   ", "string"), table_schema, stats) == [0]
+
+
 def test_varchar_is_a_string() -> None:
     predicate = Comparison("=", X, "A", "varchar(3)")
     metadata = {"__CHAR_VARCHAR_TYPE_STRING": "varchar(5)"}

@@ -24,7 +24,10 @@ from deltamerge.sql.resolution import Relation, Scope
 
 SCOPE = Scope(
     Relation((("t",),), {"id": None, "a": None, "d": None, "flag": None, "a.b": None, "x": {"y": None}}),
-    Relation((("s",), ("s.1",)), {"id": None, "a": None, "d": None, "x`y": None, "max(ts)": None, "only": None}),
+    Relation(
+        (("s",), ("s.1",)),
+        {"id": None, "a": None, "d": None, "x`y": None, "max(ts)": None, "only": None, "größe": None},
+    ),
     case_sensitive=False,
 )
 A = ColumnRef(("a",))
@@ -36,6 +39,10 @@ def classic(printed: str) -> ConditionShape:
 
 def keys(shape: ConditionShape) -> list[tuple[tuple[str, ...], str, tuple[str, ...] | None, bool]]:
     return [(k.target.path, k.source_sql, k.source_path, k.null_safe) for k in shape.equi_keys]
+
+
+def test_names_are_quoted_where_sql_needs_it() -> None:
+    assert keys(classic("(t.a = s.größe)")) == [(("a",), "s.`größe`", ("größe",), False)]
 
 
 def test_the_wrapping_is_taken_off() -> None:

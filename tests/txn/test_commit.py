@@ -22,6 +22,7 @@ from deltamerge.exceptions import (
     CommitStateUnknownException,
     ConcurrentDeleteReadException,
     ConcurrentWriteException,
+    DeltaConcurrentModificationException,
     DeltaLogCorruptException,
     DeltaTableException,
 )
@@ -453,6 +454,24 @@ def test_half_a_commit_is_not_left_where_there_are_no_links(tmp_path: Path, monk
     monkeypatch.setattr(os, "fsync", synced)
     assert load_snapshot(read.store).version == 0
     assert commit(prepare(alone, write_file(alone, [1])), clock).version == 1
+
+
+def test_the_newest_version_is_still_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader waits for it; who writes after it has read nothing of it, loses."""
+    create(tmp_path)
+    before = load_snapshot(open_store(str(tmp_path)))
+    content = to_json_lines([write_file(before, [1])])
+    newest = tmp_path / "_delta_log" / f"{1:020}.json"
+    newest.touch()
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    empty = load_snapshot(open_store(str(tmp_path)))
+    assert (empty.version, empty.files.num_files) == (1, 0)
+    newest.write_bytes(content)
+    with pytest.raises(DeltaConcurrentModificationException):
+        commit(prepare(empty, write_file(empty, [2])), clock)
+    newest.write_bytes(b"")
+    monkeypatch.setattr(time, "sleep", lambda _: newest.write_bytes(content))
+    assert load_snapshot(open_store(str(tmp_path))).files.num_files == 1
 
 
 def test_a_commit_that_is_still_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,5 +96,12 @@ def test_fields_of_new_columns_keep_their_comments_and_nothing_of_their_table() 
     assert found.json() == expected.json()
 
 
+def test_a_column_of_the_source_that_only_has_the_name_of_a_struct() -> None:
+    """``SET a.x = s.x`` says nothing of the source's column a."""
+    table = StructType([StructField("a", StructType([StructField("x", IntegerType())]))])
+    given = StructType([StructField("a", IntegerType()), StructField("x", IntegerType())])
+    assert evolved_schema(table, given, [("a", "x")], case_sensitive=False) == table
+
+
 def test_a_string_is_compared_with_char_as_it_is_padded(spark: SparkSession, source: str) -> None:
     assert DeltaTable.forPath(spark, source).toDF().where("c = 'x'").count() == 1

@@ -14,15 +14,25 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DoubleType, StructField, StructType
 
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import DeltaTableException
+from deltamerge.exceptions import ConcurrentAppendException, DeltaTableException
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.indexed import IndexedColumns
+from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
 from deltamerge.workers.files import LOCAL_FILES
 from deltamerge.workers.table_writer import TableWriter
-from deltamerge.write.data_files import WriteTarget, files_of_tasks, statistics_of
+from deltamerge.write.data_files import WriteTarget, files_of_tasks, removing_leftovers, statistics_of
 from deltamerge.write.data_files import _data_files as data_files
 from storage.s3 import with_settings
+
+
+def test_a_store_that_keeps_files_does_not_hide_why_a_write_ended(tmp_path: Path) -> None:
+    class Keeps(LocalStore):
+        def delete_folder(self, path: str) -> None:
+            raise PermissionError(f"s3:DeleteObject {path}")
+
+    with pytest.raises(ConcurrentAppendException), removing_leftovers(Keeps(str(tmp_path)), "new"):
+        raise ConcurrentAppendException("DELTA_CONCURRENT_APPEND", "another writer was first")
 
 
 def test_files_of_tasks(tmp_path: Path) -> None:

@@ -40,15 +40,23 @@ def read_commit(store: Store, version: int) -> Commit:
         DeltaLogCorruptException: Also where it stays empty: what it changes is not known.
     """
     path = commit_path(version)
-    for seconds in (*_EMPTY_SECONDS, None):
-        content = store.get(path)
+    content = filled(store, path, store.get(path))
+    if not content.strip():
+        raise damaged(store.absolute(path), "it is empty, so that what it changes is not known")
+    return Commit(version, tuple(parse_actions(content, store.absolute(path))))
+
+
+def filled(store: Store, path: str, content: bytes) -> bytes:
+    """Return a commit's content, read again where it is empty.
+
+    Where a file is not created atomically, its writer may be about to fill it.
+    """
+    for seconds in _EMPTY_SECONDS:
         if content.strip():
             break
-        if seconds is None:
-            raise damaged(store.absolute(path), "it is empty, so that what it changes is not known")
-        # Where a file is not created atomically, its writer may be about to fill it.
         time.sleep(seconds)
-    return Commit(version, tuple(parse_actions(content, store.absolute(path))))
+        content = store.get(path)
+    return content
 
 
 def parse_actions(content: bytes, where: str) -> Iterator[Action]:

@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote
 
 from deltamerge.storage.stored_file import SCHEME
 
-_SLASHES = re.compile(r"/{2,}")
+# What Hadoop leaves out of a path.
+_REDUNDANT = re.compile(r"(?<![:/])/(?:\.?/)+|^(?:\./)+")
 _FILE = re.compile(r"file:/+", re.IGNORECASE)
 # What java.net.URI leaves as it is in a path, except ':' (a scheme would be seen in a first segment).
 _SAFE = "/-_.!~*'(),;$&+=@"
@@ -29,7 +30,12 @@ def decode_path(add_path: str) -> str:
     """
     decoded = unquote(add_path) if "%" in add_path else add_path
     local = _FILE.match(add_path)
-    return "/" + decoded[local.end() :] if local else decoded
+    decoded = "/" + decoded[local.end() :] if local else decoded
+    return _REDUNDANT.sub(_shortened, decoded) if "//" in decoded or "./" in decoded else decoded
+
+
+def _shortened(redundant: re.Match[str]) -> str:
+    return "/" if redundant.group().startswith("/") else ""
 
 
 def names_no_file_of_table(add_path: str) -> bool:
@@ -60,16 +66,16 @@ def canonical_path(add_path: str, root: str) -> str:
     """
     decoded = decode_path(add_path)
     if not is_absolute(decoded):
-        return _SLASHES.sub("/", decoded)
+        return decoded
     scheme = SCHEME.match(decoded)
     if scheme is not None:
         head = scheme.group()
         authority, slash, path = decoded[len(head) :].lstrip("/").partition("/")
-        return head.lower().rstrip("/") + "//" + authority + slash + _SLASHES.sub("/", path)
+        return head.lower().rstrip("/") + "//" + authority + slash + path
     if _FILE.match(add_path) is None and (root_scheme := SCHEME.match(root)) is not None:
         authority = root[root_scheme.end() :].lstrip("/").partition("/")[0]
-        return root_scheme.group().lower().rstrip("/") + "//" + authority + _SLASHES.sub("/", decoded)
-    return "file:" + _SLASHES.sub("/", decoded)
+        return root_scheme.group().lower().rstrip("/") + "//" + authority + decoded
+    return "file:" + decoded
 
 
 def canonical_paths(add_paths: Iterable[str], root: str) -> Iterator[str]:

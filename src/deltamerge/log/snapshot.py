@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableException
 from deltamerge.log.actions import CommitInfo, DomainMetadata, Metadata, Protocol, SetTransaction, first_of
 from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_files
-from deltamerge.log.commits import damaged, parse_actions, read_ahead
+from deltamerge.log.commits import damaged, filled, parse_actions, read_ahead
 from deltamerge.log.features.clustering import clustered_by
 from deltamerge.log.features.column_mapping import (
     NONE,
@@ -273,7 +273,10 @@ def _read_commits(
     remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
 ) -> LogLines:
     wanted = frozenset() if last_commit is None else frozenset({last_commit.path})
-    contents = read_ahead(store, [item.file.path for item in commits])
+    contents = (
+        (path, filled(store, path, content) if path in wanted else content)
+        for path, content in read_ahead(store, [item.file.path for item in commits])
+    )
     return parse_log_files(contents, remove_schema=remove_schema, with_commit_info=wanted)
 
 

@@ -174,7 +174,10 @@ def _pinned(relation: JavaObject, spark: SparkSession) -> NewestRead | None:
 
 def has_hidden_reads(frame: DataFrame) -> bool:
     """Return whether a frame over Connect has subqueries, of which nothing shows what they read."""
-    return is_connect(frame.sparkSession) and "Subquery" in physical_plan(frame)
+    if not is_connect(frame.sparkSession):
+        return False
+    plan = physical_plan(frame)
+    return "Subquery" in plan or _is_cut(plan)
 
 
 def _places_of(leaf: JavaObject, spark: SparkSession) -> list[str]:
@@ -216,12 +219,17 @@ def _reads_of_connect_plan(frame: DataFrame) -> Iterator[Any]:
 
 def _plan_may_read(plan: str, files: list[str], root: str) -> bool:
     """Read a physical plan as Spark prints it, which is all that Connect shows of a frame."""
-    if any(may_be_below(file, root) for file in files) or any(word in plan for word in _HOLDS_ROWS):
+    if any(may_be_below(file, root) for file in files) or any(word in plan for word in _HOLDS_ROWS) or _is_cut(plan):
         return True
     lines = [line for line in plan.splitlines() if line.strip() and not line.startswith("== ")]
     depths = [len(line) - len(line.lstrip(" :+-")) for line in lines]
     leaves = (line for line, depth, below in zip(lines, depths, [*depths[1:], 0], strict=True) if below <= depth)
     return not all(_LEAF_OF_PHYSICAL_PLAN.match(re.sub(r"^[ :+-]*(\*?\(\d+\) )?", "", leaf)) for leaf in leaves)
+
+
+def _is_cut(plan: str) -> bool:
+    """Return whether Spark left out a part of a plan: spark.sql.maxPlanStringLength."""
+    return re.search(r"\d+ more characters|Truncated plan of \d+ characters", plan) is not None
 
 
 def _leaves_of(frame: DataFrame) -> Iterator[JavaObject]:

@@ -102,18 +102,20 @@ def find_column(schema: StructType, path: tuple[str, ...], partition_columns: fr
     return TargetColumn(
         path=path,
         physical_path=tuple(map(physical_name, fields)),
-        type=_comparable_type(fields[-1]),
+        type=None if any(map(_has_char, fields)) else _comparable_type(fields[-1]),
         # Some writers count an array's or a map's NULL elements.
         counts_nulls=isinstance(parent, PrimitiveType),
         partition=len(path) == 1 and path[0] in partition_columns,
     )
 
 
+def _has_char(field: StructField) -> bool:
+    """Return whether a column is, or has within it, CHAR, which is padded as it is read."""
+    return re.search(r"\bchar\b", str(field.metadata.get(CHAR_VARCHAR_TYPE)), re.IGNORECASE) is not None
+
+
 def _comparable_type(field: StructField) -> ColumnType | None:
     if not isinstance(field.data_type, PrimitiveType):
-        return None
-    char_varchar = field.metadata.get(CHAR_VARCHAR_TYPE)
-    if isinstance(char_varchar, str) and char_varchar.lower().startswith("char"):
         return None
     if field.metadata.get(COLLATIONS):
         return None

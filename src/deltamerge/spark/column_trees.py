@@ -16,7 +16,7 @@ from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.condition_reader import operator_of, read_condition
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, leaves, unreadable
 from deltamerge.sql.literals import Typed, number_value, typed_value
-from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.sql.names import parse_name, quote_name, shown_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Expressions that are not looked into, by what is in them.
@@ -161,6 +161,9 @@ def _settle(node: Node) -> Node:
         if typed is None:
             return Opaque((), (), complete=True, subquery=False, text=node.text, span=node.span)
         return Literal(typed[0], typed[1], node.text, node.span)
+    if isinstance(node, Name):
+        # It prints without the backticks that SQL may need.
+        return replace(node, text=shown_name(node.parts))
     if not isinstance(node, Operation):
         return node
     operands = tuple(map(_settle, node.operands))

@@ -13,7 +13,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.spark.session import session_identity
 from deltamerge.storage.hadoop_store import ATOMIC_RENAME, FoundFile
 
 # Hadoop would ask a name node that does not answer for minutes.
@@ -34,9 +33,10 @@ _CLIENT = {
 _MOST_SENT_BYTES = 1 << 20
 
 _lock = threading.Lock()
-# A file system holds connections, and Hadoop never lets go of one, so that a session has one of each. All batches of a
-# stream have one session, but each has a Python object of its own for it.
-_opened: dict[tuple[str, str], Any] = {}
+# A file system holds connections, and Hadoop never lets go of one, so that sessions with the same settings share it: a
+# driver may make a session for each request, and a stream makes one each time it starts.
+_opened: dict[tuple[object, ...], Any] = {}
+_SETTINGS = ("fs.", "dfs.", "hadoop.", "ipc.")
 
 
 class JvmFiles:
@@ -52,7 +52,8 @@ class JvmFiles:
             self._conf.set(key, value)
         self._root = self._jvm.org.apache.hadoop.fs.Path(url).toUri()
         self._url = url
-        place = session_identity(spark), url
+        settings = (self._conf.getPropsWithPrefix(prefix).hashCode() for prefix in _SETTINGS)
+        place = str(context.applicationId), url, *settings
         with _lock:
             if place not in _opened:
                 _opened[place] = self._open()

@@ -125,13 +125,15 @@ def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
     read = prepared.read_snapshot
     if read is None:
         return
+    last = read.segment.last_commit
     is_old = time.monotonic() - read.read_at > _LOOKS_AGAIN_SECONDS
-    if not is_old and "delta.logRetentionDuration" not in read.metadata.configuration:
+    # Of an empty file nobody knows whether it is still written.
+    is_empty = last is not None and last.size == 0
+    if not (is_old or is_empty or "delta.logRetentionDuration" in read.metadata.configuration):
         return
     listing = list_log(prepared.store, read.version)
     commits = {commit.start: commit.file for commit in listing.commits}
     latest = max([*commits, *(found.version for found in listing.checkpoints)], default=None)
-    last = read.segment.last_commit
     if latest is None or (last is not None and commits.get(read.version, last) != last):
         raise _lost(prepared, read.version, "the table was dropped, or made anew, meanwhile", "on what is there now")
     if latest > read.version and read.version + 1 not in commits:

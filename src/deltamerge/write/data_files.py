@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,8 @@ CHANGE_DATA_FOLDER = "_change_data"
 IS_CDC = "__is_cdc"
 ValuesOf: TypeAlias = Callable[[str, Sequence[str]], dict[str, str | None]]
 """Returns the partition values of a file, by its path and the names of the partition columns in the log."""
+logger = logging.getLogger("deltamerge.write")
+
 _Nan: TypeAlias = Mapping[tuple[str, ...], bool]
 
 _PROTOCOL = "spark.sql.sources.commitProtocolClass"
@@ -233,9 +236,13 @@ def _change_file(path: str, size: int, target: WriteTarget, values_of: ValuesOf)
 
 
 def remove_leftovers(store: Store, folder: str) -> None:
-    """Delete all files of a write that did not end in a commit."""
+    """Delete all files of a write that did not end in a commit; VACUUM finds those that a store keeps."""
     for prefix in (folder, change_folder(folder)):
-        store.delete_folder(prefix)
+        try:
+            store.delete_folder(prefix)
+        except Exception:
+            # Whatever fails: it must not take the place of the error that ended the write.
+            logger.warning("files in the folder %s that no commit names were not deleted", prefix, exc_info=True)
 
 
 @contextmanager

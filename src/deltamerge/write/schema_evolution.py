@@ -85,11 +85,9 @@ def _filtered(source: T.StructType, used: tuple[tuple[str, ...], ...], case_sens
     kept = []
     for field in source.fields:
         below = [path[1:] for path in used if same_name(path[0], field.name, case_sensitive)]
-        if not below:
-            continue
-        if () in below or not isinstance(field.dataType, T.StructType):
+        if () in below:
             kept.append(field)
-        else:
+        elif below and isinstance(field.dataType, T.StructType):
             inner = _filtered(field.dataType, tuple(path for path in below if path), case_sensitive)
             kept.append(T.StructField(field.name, inner, field.nullable, field.metadata))
     return T.StructType(kept)

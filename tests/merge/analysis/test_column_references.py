@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.resolved_merge import ResolvedClause
@@ -113,6 +113,18 @@ def test_conditions_that_only_compare_are_deterministic(clauses: str, on: str, e
 def test_conditions_on_the_source(condition: str, expected: bool) -> None:
     found = references(f"WHEN MATCHED AND {condition} THEN DELETE")
     assert found.of(first(found)).condition_from_source == expected
+
+
+def test_by_source_clauses_see_only_the_target() -> None:
+    """The target's column s is a struct, whatever the source is called."""
+    target = {"id": LongType(), "v": StringType(), "s": StructType([StructField("v", StringType())])}
+    source = {"id": LongType(), "v": StringType()}
+    clauses = f"{BY_SOURCE} AND s.v = 'x' THEN UPDATE SET v = s.v"
+    found = MergeReferences(merge_of(clauses, "t.id = s.id", target, source))
+    of_clause = found.of(first(found))
+    assert not of_clause.condition_from_source
+    assert of_clause.source_columns == (None, None, None)
+    assert of_clause.from_source == (False, False, False)
 
 
 def test_clause_without_a_condition() -> None:

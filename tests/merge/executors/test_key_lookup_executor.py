@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from combinations import combinations
-from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
 from deltamerge.merge.limits import Limits
 from deltamerge.merge.plan import Alternative, DecisionName
@@ -466,6 +466,19 @@ def test_computed_values_are_computed_for_each_row(spark: SparkSession, tmp_path
     merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
     assert merge.whenMatchedUpdate(set={"v": "uuid()"}).run().metrics["numTargetRowsUpdated"] == 3
     assert len({row.v for row in DeltaTable.forPath(spark, path).toDF().collect()}) == 3
+
+
+def test_defaults_are_computed_for_each_row(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    allowed = "TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    sql(spark, f"CREATE TABLE delta.`{path}` (id INT, v STRING DEFAULT uuid()) USING delta {allowed}")
+    write_delta(frame(spark, "id INT, v STRING", [(1, "a"), (1, "b"), (2, "c")]), path, mode="append")
+    frame(spark, "id INT", [(1,), (2,)]).createOrReplaceTempView("revoked")
+    merge = f"MERGE INTO delta.`{path}` t USING revoked s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = DEFAULT"
+    merge_sql(spark, merge)
+    found = {row.v for row in DeltaTable.forPath(spark, path).toDF().collect()}
+    assert len(found) == 3
+    assert all(len(value) == 36 for value in found)
 
 
 def test_files_of_delta_rs(spark: SparkSession, tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ class MergeReferences:
         columns = tuple(self._source_column_of(clause, output) for output, _ in outputs)
         given = self.merge.source_schema.fields
         return ClauseReferences(
-            condition_from_source=condition is None or self._is_from_source(condition),
+            condition_from_source=condition is None or self._is_from_source(clause, condition),
             from_source=tuple(self._comes_from_source(clause, output, f) for output, f in outputs),
             source_columns=columns,
             keeps_value=tuple(
@@ -252,8 +252,8 @@ class MergeReferences:
             ),
         )
 
-    def _is_from_source(self, expression: Expression) -> bool:
-        shape = self._shape(expression, self._both)
+    def _is_from_source(self, clause: ResolvedClause, expression: Expression) -> bool:
+        shape = self._shape(expression, self._target if clause.kind == "not_matched_by_source" else self._both)
         return all(part.side in ("source_only", "neither") for part in shape.conjuncts)
 
     def _comes_from_source(self, clause: ResolvedClause, output: Output, column: StructField) -> bool:
@@ -262,13 +262,13 @@ class MergeReferences:
             keeps_fields = output.keep_target_fields and contains(column.dataType, StructType)
             return not keeps_fields or same_shape(given, column.dataType)
         if isinstance(output, TakeValue):
-            return self._is_from_source(clause.clause.values[output.index])
+            return self._is_from_source(clause, clause.clause.values[output.index])
         return isinstance(output, (TakeDefault, TakeGenerated))
 
     def _source_column_of(self, clause: ResolvedClause, output: Output) -> int | None:
         if isinstance(output, TakeSource):
             return output.index
-        if not isinstance(output, TakeValue):
+        if not isinstance(output, TakeValue) or clause.kind == "not_matched_by_source":
             return None
         tree = self.tree(clause.clause.values[output.index])
         return self.source_column(tree) if isinstance(tree, Name) else None

@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltamerge.merge.analysis.join_keys import JoinKey, PlainKeys
 from deltamerge.merge.analysis.resolved_merge import (
     ResolvedClause,
+    TakeDefault,
     TakeGenerated,
     TakeValue,
     values_of,
@@ -300,7 +301,7 @@ def differs_by_pair(context: PlanningContext) -> bool:
     if any(clause.clause.condition is not None for clause in clauses) and not references.is_deterministic:
         return True
     return any(
-        isinstance(output, TakeValue)
+        isinstance(output, (TakeValue, TakeDefault))
         and references.of(clause).source_columns[index] is None
         and value_in_arrow(context, clause, index) is None
         for clause in clauses
