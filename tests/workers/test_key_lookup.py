@@ -390,6 +390,23 @@ def test_keys_of_different_width(
     assert found.pairs == {"a": [(0, 0), (1, 1), (3, 3)]}
 
 
+def test_keys_that_are_fields(tmp_path: Path) -> None:
+    """Where a struct is NULL its fields are, and a file may lack a field or have a narrower one."""
+    kind = pa.struct([("s", pa.struct([("other", pa.string()), ("id", pa.int32())])), ("n", pa.int8())])
+    files = {
+        "a": pa.array([{"s": {"id": 1}}, {"s": None}, None, {"s": {"id": 3}}], kind),
+        "b": pa.array([{"n": 1}, None], pa.struct([("n", pa.int8())])),
+    }
+    for name, column in files.items():
+        pq.write_table(pa.table({"k": column}), tmp_path / name)
+    source = pa.table({"k0": [1, 2, None, 3], "clause": pa.array([0] * 4, pa.int32())})
+    keys = (ComparedKey("k0", "k", pa.int64(), fields=("s", "id")),)
+    paths = [tmp_path / name for name in files]
+    assert look_up(source, paths, keys=keys).pairs == {"a": [(0, 0), (3, 3)]}
+    found = look_up(source, paths, keys=(replace(keys[0], null_safe=True),))
+    assert found.pairs == {"a": [(0, 0), (1, 2), (2, 2), (3, 3)], "b": [(0, 2), (1, 2)]}
+
+
 def test_what_on_requires_of_one_side(tmp_path: Path) -> None:
     path = tmp_path / "a"
     pq.write_table(pa.table({"id": [1, 2, 3, None, 5], "v": [10, 20, None, 40, 50]}), path)

@@ -130,14 +130,15 @@ def _answers(
 def _rows_of(file: _File, lookup: KeyLookup) -> pa.Table:
     """Read a file's keys and, for each row, which BY SOURCE clause takes it if nothing matches it."""
     keys, on_target, by_source = lookup.keys, lookup.on_target, lookup.by_source
-    asked = {f"k{index}": (key.column, key.kind) for index, key in enumerate(keys)}
+    asked = {f"k{index}": key.asked for index, key in enumerate(keys)}
     with _unfit_where_it_fails(file.name):
         of_on = {} if on_target is None else on_target.target
         read = read_columns(file.files, file.path, file.values, {**asked, **of_on})
-        if len(read) and all(read.column(name).null_count == len(read) for name in asked):
+        of_keys = pa.table({name: key.values_of(read.column(name)) for name, key in zip(asked, keys, strict=True)})
+        if len(read) and all(column.null_count == len(read) for column in of_keys.columns):
             check_holds_any(file.files, file.path, [key.column for key in keys if key.column not in file.values])
         admitted = None if on_target is None else on_target.choice.of(read, len(read)).is_valid()
-        rows = comparable(read, list(asked), keys, admitted).append_column("row", pa.array(np.arange(len(read))))
+        rows = comparable(of_keys, list(asked), keys, admitted).append_column("row", pa.array(np.arange(len(read))))
         if by_source is not None:
             rows = rows.append_column(_BY_SOURCE, _by_source_clauses(file, by_source))
         return rows.filter(pa.array(file.live(len(rows)))) if len(file.deleted[0]) else rows

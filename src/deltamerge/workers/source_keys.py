@@ -28,15 +28,28 @@ class ComparedKey:
 
     Args:
         source: Its name in the staged rows.
-        column: Its name in the target's data files.
+        column: The name in the target's data files of its column.
         kind: The type in which both sides are compared.
         null_safe: Whether NULL equals NULL.
+        fields: The names there of the fields that lead to it, where it is one of a struct.
     """
 
     source: str
     column: str
     kind: pa.DataType
     null_safe: bool = False
+    fields: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> tuple[str, pa.DataType]:
+        """What is read of a data file; see `Asked`."""
+        kind = self.kind
+        for name in reversed(self.fields):
+            kind = pa.struct([(name, kind)])
+        return self.column, kind
+
+    def values_of(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.struct_field(column, [0] * len(self.fields)) if self.fields else column
 
 
 @dataclass(frozen=True)

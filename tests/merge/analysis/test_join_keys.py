@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     ByteType,
+    CalendarIntervalType,
     DataType,
     DateType,
     DecimalType,
@@ -45,7 +46,7 @@ def found(on: str, target: Columns = PEOPLE, source: Columns | None = None) -> P
 def test_keys_have_the_order_of_on() -> None:
     keys = found("s.name = t.name AND t.id = s.id", source={"id": LongType(), "x": LongType(), "name": StringType()})
     assert isinstance(keys, PlainKeys)
-    assert (keys.target, keys.source) == (("name", "id"), (2, 0))
+    assert (keys.target, keys.source) == ((("name",), ("id",)), (2, 0))
     assert [(key.given, key.wanted) for key in keys.keys] == [
         (StringType(), StringType()),
         (LongType(), LongType()),
@@ -55,13 +56,21 @@ def test_keys_have_the_order_of_on() -> None:
 def test_keys_of_other_names() -> None:
     keys = found("t.id = key", source={"key": LongType(), "n": IntegerType()})
     assert isinstance(keys, PlainKeys)
-    assert (keys.target, keys.source) == (("id",), (0,))
+    assert (keys.target, keys.source) == ((("id",),), (0,))
+
+
+def test_keys_that_are_fields() -> None:
+    nested = StructType([*NESTED.fields, StructField("y", StringType())])
+    keys = found("t.k.x = s.id AND t.k.y = s.n", {"k": nested}, {"id": IntegerType(), "n": StringType()})
+    assert isinstance(keys, PlainKeys)
+    assert (keys.target, keys.source) == ((("k", "x"), ("k", "y")), (0, 1))
+    assert keys.compared == (LongType(), StringType())
 
 
 def test_one_source_column_equals_two_keys() -> None:
     keys = found("t.a = s.a AND t.b = s.a", {"a": LongType(), "b": LongType()})
     assert isinstance(keys, PlainKeys)
-    assert (keys.target, keys.source) == (("a", "b"), (0, 0))
+    assert (keys.target, keys.source) == ((("a",), ("b",)), (0, 0))
 
 
 ALL_TYPES: tuple[DataType, ...] = (
@@ -152,7 +161,26 @@ CHAR = StructField("k", StringType(), True, {"__CHAR_VARCHAR_TYPE_STRING": "char
             PEOPLE,
             "ON equates no column of the target with one of the source",
         ),
-        ("t.s.x = s.id", {"s": NESTED}, PEOPLE, "ON compares a field of the target's column s"),
+        ("t.s.x = s.name", {"s": NESTED}, PEOPLE, "the key s.x is bigint in the target and string in the source"),
+        (
+            "t.s.x = s.id",
+            {"s": StructType([StructField("x", LongType()), StructField("i", CalendarIntervalType())])},
+            PEOPLE,
+            "ON compares a field of s, which has fields without a type in Arrow",
+        ),
+        (
+            "t.s.x = s.name",
+            {
+                "s": StructField(
+                    "s",
+                    StructType([StructField("x", StringType())]),
+                    True,
+                    {"__CHAR_VARCHAR_TYPE_STRING": "struct<x:char(5)>"},
+                )
+            },
+            PEOPLE,
+            "the key s.x is struct<x:char(5)>, which Spark may pad",
+        ),
         ("t.name = s.id", PEOPLE, PEOPLE, "the key name is string in the target and bigint in the source"),
         (
             "t.k = s.k",

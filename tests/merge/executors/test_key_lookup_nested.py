@@ -17,6 +17,7 @@ from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.exceptions import DeltaRuntimeException, InvariantViolationException
 from merge.executors.test_key_lookup_features import PROPERTIES, UPSERT, added, merge
 from merge.tables import EXECUTOR, VECTORS, actions, latest_version, made_once
+from storage.s3 import with_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +67,45 @@ def read_alike(spark: SparkSession, path: str, folder: Path) -> list[str]:
     if is_read_by_delta_rs(path):
         assert list(canonical_lines(frame_read_by_delta_rs(spark, path, folder / "delta_rs.parquet"))) == found
     return found
+
+
+KEYS_IN_STRUCTS = "t.k.id = s.k.id AND t.k.of.day <=> s.day"
+
+
+@pytest.mark.parametrize("mode", ["none", "name", "id"])
+def test_keys_that_are_fields(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    """The rows are those of a join, also of files from before a field was added, and files are skipped by fields."""
+    found = {}
+    for executor in ("key_lookup", "low_shuffle"):
+        path = str(tmp_path / executor)
+        properties = f"'delta.columnMapping.mode' = '{mode}', 'delta.enableTypeWidening' = 'true'"
+        sql(
+            spark, f"CREATE TABLE delta.`{path}` (k STRUCT<id: INT>, v STRING) USING delta TBLPROPERTIES ({properties})"
+        )
+        write_delta(spark.sql("SELECT named_struct('id', 1) AS k, 'old' AS v"), path, mode="append")
+        sql(spark, f"ALTER TABLE delta.`{path}` ADD COLUMN k.of STRUCT<day: DATE>")
+        sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN k.id TYPE BIGINT")
+        if mode != "none":
+            sql(spark, f"ALTER TABLE delta.`{path}` RENAME COLUMN k.of TO at")
+            sql(spark, f"ALTER TABLE delta.`{path}` RENAME COLUMN k.at TO of")
+        new = "named_struct('id', id, 'of', if(id % 2 = 0, NULL, named_struct('day', DATE'2024-01-01')))"
+        for first in (0, 10, 1000):
+            rows = spark.range(first, first + 10).coalesce(1).selectExpr(f"if(id = 7, NULL, {new}) AS k", "'x' AS v")
+            write_delta(rows, path, mode="append")
+        given = f"{new} AS k", "if(id % 3 = 0, NULL, DATE'2024-01-01') AS day", "concat('new', id) AS v"
+        spark.range(1, 14).selectExpr(*given).createOrReplaceTempView("source_of_fields")
+        statement = (
+            f"MERGE INTO delta.`{path}` t USING source_of_fields s ON {KEYS_IN_STRUCTS} WHEN MATCHED AND s.k.id = 2 "
+            "THEN DELETE WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.v)"
+        )
+        with with_settings(spark, {EXECUTOR: executor}):
+            report = merge_sql(spark, statement)
+        assert report.outcome.executor == executor
+        found[executor] = lines(DeltaTable.forPath(spark, path).toDF()), report.metrics["numTargetRowsUpdated"]
+        if executor == "key_lookup":
+            assert report.metrics["numTargetFilesAfterSkipping"] == 3
+    assert found["key_lookup"] == found["low_shuffle"]
+    assert found["key_lookup"][1] > 3
 
 
 def form(file: pq.ParquetFile) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql.types import ByteType, DataType, DecimalType, IntegerType, LongType, ShortType, StructField
+from pyspark.sql.types import ByteType, DataType, DecimalType, IntegerType, LongType, ShortType
 
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, type_at
+from deltamerge.scan.file_types import is_exact
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import ConditionShape, EquiKey
@@ -43,7 +44,7 @@ class JoinKeys:
 
 @dataclass(frozen=True)
 class PlainKeys:
-    """Keys that are columns of the target, which Arrow compares as Spark does with values of the source's rows.
+    """Keys that are columns of the target, or fields, which Arrow compares as Spark does with values of source rows.
 
     Args:
         source: For each the position of the source's column that it equals; None where Spark computes it of the row.
@@ -55,8 +56,9 @@ class PlainKeys:
     compared: tuple[DataType, ...] = ()
 
     @property
-    def target(self) -> tuple[str, ...]:
-        return tuple(key.key.target.path[0] for key in self.keys)
+    def target(self) -> tuple[tuple[str, ...], ...]:
+        """Their paths: a column's name, then names of struct fields."""
+        return tuple(key.key.target.path for key in self.keys)
 
     @property
     def are_computed(self) -> bool:
@@ -86,37 +88,38 @@ def plain_keys(merge: ResolvedMerge, on: ConditionShape, types: Mapping[str, Dat
     sources, compared, keys = [], [], []
     for key in on.equi_keys:
         given = types.get(key.source_sql) if key.source_path is None else type_at(merge.source_schema, key.source_path)
-        if len(key.target.path) > 1:
-            return NoPlainKeys(f"ON compares a field of the target's column {key.target.path[0]}")
-        column = merge.target_schema[key.target.path[0]]
+        name, column = ".".join(key.target.path), merge.target_schema[key.target.path[0]]
+        wanted = type_at(merge.target_schema, key.target.path)
         if given is None or (key.source_path is None and _guards(on)):
             return NoPlainKeys(
-                f"ON compares {column.name} with an expression, which may fail for source rows that ON rules out"
+                f"ON compares {name} with an expression, which may fail for source rows that ON rules out"
             )
-        kind = _compared_as(column, given)
+        if CHAR_VARCHAR_TYPE in (column.metadata or {}):
+            return NoPlainKeys(f"the key {name} is {column.metadata[CHAR_VARCHAR_TYPE]}, which Spark may pad")
+        if len(key.target.path) > 1 and not is_exact(column.dataType):
+            return NoPlainKeys(f"ON compares a field of {column.name}, which has fields without a type in Arrow")
+        kind = _compared_as(name, wanted, given)
         if isinstance(kind, NoPlainKeys):
             return kind
         compared.append(kind)
         path = key.source_path or ()
         sources.append(merge.source_schema.names.index(path[0]) if len(path) == 1 else None)
-        keys.append(JoinKey(key, given, column.dataType))
+        keys.append(JoinKey(key, given, wanted))
     found = PlainKeys(tuple(keys), tuple(sources), tuple(compared))
     if len(set(found.target)) < len(keys):
         return NoPlainKeys("ON equates a column of the target twice")
     return found
 
 
-def _compared_as(column: StructField, given: DataType) -> DataType | NoPlainKeys:
+def _compared_as(name: str, data_type: DataType, given: DataType) -> DataType | NoPlainKeys:
     """Return the type in which Arrow compares a column with values of the source as Spark does."""
-    wanted, of_source = column.dataType.simpleString(), given.simpleString()
-    if CHAR_VARCHAR_TYPE in (column.metadata or {}):
-        return NoPlainKeys(f"the key {column.name} is {column.metadata[CHAR_VARCHAR_TYPE]}, which Spark may pad")
-    common = _common_type(column.dataType, given)
+    wanted, of_source = data_type.simpleString(), given.simpleString()
+    common = _common_type(data_type, given)
     if common is not None:
         return common
     if wanted == of_source:
-        return NoPlainKeys(f"the key {column.name} is of type {wanted}, which Arrow does not compare as Spark does")
-    reason = f"the key {column.name} is {wanted} in the target and {of_source} in the source"
+        return NoPlainKeys(f"the key {name} is of type {wanted}, which Arrow does not compare as Spark does")
+    reason = f"the key {name} is {wanted} in the target and {of_source} in the source"
     return NoPlainKeys(reason, is_cast=True)
 
 

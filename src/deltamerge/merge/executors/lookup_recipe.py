@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from pyspark.sql.types import DataType, StructType
 
 from deltamerge.merge.analysis.join_keys import JoinKey, PlainKeys
 from deltamerge.merge.analysis.resolved_merge import (
@@ -173,11 +174,12 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         compared=tuple(
             ComparedKey(
                 merge.names.source_key(number) if index is None else merge.names.source(index),
-                before[name].name,
+                before[path[0]].name,
                 arrow_type(kind),
                 key.key.null_safe,
+                _stored_fields(before[path[0]].type, merge.target_schema[path[0]].dataType, path[1:]),
             )
-            for number, (index, name, kind, key) in enumerate(
+            for number, (index, path, kind, key) in enumerate(
                 zip(keys.source, keys.target, keys.compared, keys.keys, strict=True)
             )
         ),
@@ -187,6 +189,16 @@ def lookup_recipe(context: PlanningContext, changed: str) -> LookupRecipe:
         pair_values=_pair_values(context, changed, clauses, conditions=undecided),
         table=_stored_table(context, before),
     )
+
+
+def _stored_fields(stored: pa.DataType, data_type: DataType, path: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in data files of the fields of a path within a column."""
+    if not path:
+        return ()
+    assert isinstance(data_type, StructType)
+    index = data_type.names.index(path[0])
+    field = stored.field(index)
+    return (field.name, *_stored_fields(field.type, data_type.fields[index].dataType, path[1:]))
 
 
 def _is_undecided(clauses: LookupClauses, choices: LookupChoices) -> bool:

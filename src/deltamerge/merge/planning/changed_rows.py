@@ -101,7 +101,7 @@ def moving_columns(context: PlanningContext, clause: ResolvedClause) -> tuple[st
     return tuple(
         name
         for name in partitions
-        if not isinstance(outputs[name], TakeTarget) and (of_key.get(name) is None or set_to[name] != of_key[name])
+        if not isinstance(outputs[name], TakeTarget) and (of_key.get((name,)) is None or set_to[name] != of_key[name,])
     )
 
 

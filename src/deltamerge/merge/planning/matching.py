@@ -46,7 +46,7 @@ def _against_partitions(context: PlanningContext) -> str | None:
     filters = context.arrow.on_filters
     on_target = filters[0].columns if filters is not None and filters[0] is not None else frozenset()
     for index, field in enumerate(context.merge.target_schema.fields):
-        is_read = field.name in keys.target or index in on_target
+        is_read = (field.name,) in keys.target or index in on_target
         if is_read and field.name in partitions and not has_plain_partitions(field):
             return f"the partition column {field.name} is of type {type_name(field)}"
     return None
