@@ -11,7 +11,7 @@ import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
 from deltamerge.sql.parameters import bind_parameters
-from deltamerge.sql.relations import relation_names
+from deltamerge.sql.relations import changed_temporary_view, relation_names, with_plain_names
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.ast import ColumnDefinition, TableName, TimeTravel
 from deltamerge.sql.statements.changes import with_defaults, with_defaults_for_names
@@ -285,3 +285,46 @@ def test_datetimes_are_instants_as_in_pyspark(monkeypatch: pytest.MonkeyPatch) -
 def test_names_of_relations() -> None:
     sql = "WITH c AS (SELECT * FROM A.b) SELECT * FROM c JOIN `x y` ON 1 = (SELECT max(i) FROM z), range(3), delta.`/p`"
     assert set(relation_names(sql)) == {("a", "b"), ("x y",), ("z",), ("delta", "/p")}
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("INSERT INTO t TABLE v", {("v",)}),
+        ("INSERT INTO TABLE t TABLE v", {("v",)}),
+        ("INSERT OVERWRITE db.t PARTITION (p = 1) TABLE global_temp.v", {("global_temp", "v")}),
+        ("INSERT INTO t BY NAME TABLE v", {("v",)}),
+        ("WITH c AS (SELECT 1) INSERT INTO t TABLE v", {("v",)}),
+        ("INSERT INTO TABLE t VALUES (1)", set()),
+        ("INSERT INTO t SELECT 1 AS table", set()),
+        ("CREATE TABLE c USING delta COMMENT 'x' AS TABLE v", {("v",)}),
+        ("CREATE OR REPLACE TABLE c (a INT)", set()),
+        ("CACHE LAZY TABLE c AS TABLE v", {("v",)}),
+        ("SELECT a AS table FROM t", {("t",)}),
+        ("DROP TABLE t", set()),
+        ("MERGE INTO t USING global_temp.v s ON a WHEN MATCHED THEN DELETE", {("global_temp", "v")}),
+        ("EXPLAIN ANALYZE MERGE INTO t USING (SELECT * FROM v) ON a WHEN MATCHED THEN DELETE", {("v",)}),
+        ("WITH v AS (SELECT 1) MERGE INTO t USING v ON a WHEN MATCHED THEN DELETE", set()),
+        ("MERGE INTO t USING IDENTIFIER(:v) s ON a WHEN MATCHED THEN DELETE", {("seen",)}),
+        ("SELECT * FROM t JOIN u USING (a)", {("t",), ("u",)}),
+    ],
+)
+def test_names_of_relations_of_statements(sql: str, names: set[tuple[str, ...]]) -> None:
+    assert set(relation_names(with_plain_names(sql, {"v": "seen"}))) == names
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("/* c */ DROP VIEW IF EXISTS v", ("v",)),
+        ("-- c\nCREATE OR REPLACE TEMP VIEW v USING csv", ("v",)),
+        ("CREATE OR REPLACE GLOBAL TEMPORARY VIEW `v` AS SELECT 1", ("global_temp", "v")),
+        ("ALTER VIEW global_temp.v AS SELECT 1", ("global_temp", "v")),
+        ("DROP VIEW IDENTIFIER('v')", ("v",)),
+        ("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", None),
+        ("DROP TABLE view", None),
+        ("SELECT * FROM v", None),
+    ],
+)
+def test_temporary_views_that_a_statement_changes(sql: str, name: tuple[str, ...] | None) -> None:
+    assert changed_temporary_view(with_plain_names(sql)) == name
