@@ -132,3 +132,12 @@ def test_calls_of_the_catalog(installed: SparkSession, database: str) -> None:
     catalog.refreshTable("c")
     assert [column.name for column in catalog.listColumns("c")] == ["id", "v"]
     assert catalog.getTable("c").name == "c"
+
+
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_parameters_that_are_columns(installed: SparkSession, database: str, source: str) -> None:
+    installed.sql(f"CREATE TABLE p (a ARRAY<INT>, m MAP<STRING, INT>) USING {source}")
+    values = {"a": F.array(F.lit(1), F.lit(2)), "m": F.create_map(F.lit("k"), F.lit(1))}
+    installed.sql("INSERT INTO p VALUES (:a, :m)", args=values)
+    installed.sql("INSERT INTO p SELECT a, :m FROM {before}", args=values, before=installed.table("p"))
+    assert installed.table("p").collect() == [([1, 2], {"k": 1})] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,7 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import whole_name
+from deltamerge.spark.parameters import parameter_sql
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.names import names_path, parse_name, quote, quote_name
 from deltamerge.sql.parameters import bind_parameters
@@ -40,7 +42,7 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
     """
     sql = with_plain_names(sql, args)
     if args and travels_by_parameter(sql):
-        sql, args = bind_parameters(sql, args), None
+        sql, args = bind_parameters(sql, args, partial(parameter_sql, tables.spark)), None
     named = _named(tables, sql)
     references = find_table_references(sql, named)
     newest: dict[str, DataFrame] = {}
