@@ -112,9 +112,11 @@ def reads_tables(sql: str) -> bool:
         # Spark's parser knows more than SQL's tokens, and its own errors.
         return False
     first, *further = [token.upper for token in tokens[:6]] or [""]
-    is_view = first == "CREATE" and "VIEW" in further
+    made = next((word for word in further if word in ("TABLE", "VIEW", "FUNCTION")), None)
+    # Of these Spark keeps the text, which must not name frames.
+    keeps_text = first == "CREATE" and made in ("VIEW", "FUNCTION")
     is_setting = first == "SET" and further[:1] not in (["VAR"], ["VARIABLE"])
-    return first in _WITH_QUERIES and not is_view and not is_setting
+    return first in _WITH_QUERIES and not keeps_text and not is_setting
 
 
 def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:
