@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from pyspark.errors import PySparkException
 
 from deltamerge import exceptions
 from deltamerge.exceptions import DeltaTableException
@@ -61,3 +64,22 @@ def test_every_class_of_the_table_is_used() -> None:
 def test_an_error_looks_its_sqlstate_up_unless_spark_reported_one() -> None:
     assert DeltaTableException("DELTA_TABLE_NOT_FOUND", "No table.").getSqlState() == "42P01"
     assert DeltaTableException("OF_SPARK", "Spark's.", sqlstate="42000").getSqlState() == "42000"
+
+
+def test_an_error_answers_all_that_pyspark_exceptions_are_asked() -> None:
+    error = DeltaTableException("DELTA_TABLE_NOT_FOUND", "No table.", parameters={"tableName": "t"})
+    names = [name for name in dir(PySparkException) if name.startswith("get")]
+    with warnings.catch_warnings():
+        # PySpark warns of its older name.
+        warnings.simplefilter("error")
+        answers = {name: getattr(error, name)() for name in names}
+    answers.pop("getBreakingChangeInfo", None)
+    assert error.getBreakingChangeInfo() is None
+    assert answers == {
+        "getCondition": "DELTA_TABLE_NOT_FOUND",
+        "getErrorClass": "DELTA_TABLE_NOT_FOUND",
+        "getMessage": "[DELTA_TABLE_NOT_FOUND] No table. SQLSTATE: 42P01",
+        "getMessageParameters": {"tableName": "t"},
+        "getQueryContext": [],
+        "getSqlState": "42P01",
+    }

@@ -29,6 +29,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from deltamerge.sqlstates import sqlstate_of
 
@@ -40,6 +41,7 @@ try:
         NumberFormatException,
         ParseException,
         PySparkException,
+        QueryContext,
         UnsupportedOperationException,
     )
 except ImportError as error:  # pragma: no cover - needs an environment without PySpark
@@ -120,6 +122,14 @@ class DeltaError(PySparkException):
     def getMessage(self) -> str:
         """Return the whole message."""
         return self._message
+
+    def getQueryContext(self) -> list[QueryContext]:
+        """Return no contexts: the message shows the place in a statement."""
+        return []
+
+    def getBreakingChangeInfo(self) -> dict[str, Any] | None:
+        """Return None: PySpark has this for changes of Spark's behaviour."""
+        return None
 
     def __str__(self) -> str:
         return self._message

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
 
 import deltamerge
 from deltamerge import DeltaTable
@@ -357,6 +359,22 @@ def test_parameters_of_numpy_and_lists(run: Run) -> None:
     run("UPDATE @t SET v = :v WHERE id = :id", {"v": np.float64(3.5), "id": np.int64(3)})
     run("DELETE FROM @t WHERE array_contains(:ids, id) OR v = :v", {"ids": [1, np.int32(2)], "v": np.float32(4.0)})
     assert sorted(run("SELECT * FROM @t")) == [(0, 0.0), (3, 3.5)]
+
+
+def test_parameters_that_are_columns_and_spans(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE @t USING delta (SELECT id, array('x') AS tags, DATE'2024-01-01' AS d FROM range(5))")
+    run("DELETE FROM @t WHERE id = :id", {"id": F.lit(1)})
+    run("UPDATE @t SET tags = ?, d = d + ? WHERE id > ?", [F.array(F.lit("a'b")), dt.timedelta(days=2), F.lit(3)])
+    day = dt.date(2024, 1, 1)
+    assert sorted(run("SELECT * FROM @t")) == [
+        *((id_, ["x"], day) for id_ in (0, 2, 3)),
+        (4, ["a'b"], day + dt.timedelta(days=2)),
+    ]
+    assert run("SELECT count(*) FROM @t VERSION AS OF :v WHERE id > :id", {"v": F.lit(0), "id": F.lit(0)}) == [(4,)]
+    with pytest.raises(AnalysisException, match="INVALID_SQL_ARG"):
+        run("DELETE FROM @t WHERE id = :id", {"id": F.lit(1) + 1})
+    with pytest.raises(DeltaAnalysisException, match="LITERAL_TYPE"):
+        run("DELETE FROM @t WHERE id = :id", {"id": {"a": 1}})
 
 
 def test_values_of_partitions_are_cast_to_their_columns(spark: SparkSession, tmp_path: Path, run: Run) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.spark.session import is_connect
 from deltamerge.tables import DeltaTable
 from merge.tables import rows
 
@@ -189,3 +190,41 @@ def test_columns_of_applications_types(installed: SparkSession, tmp_path: Path) 
     DeltaTable.forPath(spark, path).delete("id = 3")
     found = {row["id"]: row["f"].toArray().tolist() for row in spark.read.format("delta").load(path).collect()}
     assert found == {1: [1.0, 2.0], 2: [9.0]}
+
+
+def test_whole_names_before_columns_of_frames(installed: SparkSession, database: str) -> None:
+    spark = installed
+    if is_connect(spark):
+        pytest.skip("Connect has no frames of such names; docs/from-delta-spark.md says so")
+    other = f"{database}_too"
+    spark.sql(f"CREATE DATABASE {other}")
+    try:
+        for name in (database, other):
+            spark.range(3).selectExpr("id", "id AS v").write.format("delta").saveAsTable(f"{name}.orders")
+        mine, theirs = f"{database}.orders", f"{other}.orders"
+        joined = spark.table(mine).join(spark.table(theirs), F.expr(f"{mine}.id = {theirs}.id"))
+        assert joined.select(F.col(f"{theirs}.v"), f"spark_catalog.{mine}.id").count() == 3
+        for frame in (
+            spark.table(mine),
+            spark.read.table(mine),
+            spark.read.option("versionAsOf", 0).table(mine),
+            DeltaTable.forName(spark, mine).toDF(),
+        ):
+            assert rows(frame.select(F.col("orders.id"), F.col(f"{mine}.v"), frame["v"])) == [
+                (i, i, i) for i in range(3)
+            ]
+        aliased = DeltaTable.forName(spark, mine).alias("a").toDF()
+        with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+            aliased.select("orders.id")
+        target = DeltaTable.forName(spark, mine)
+        merge = target.merge(spark.table(theirs), f"{mine}.id = {theirs}.id AND {theirs}.id > 0")
+        merge.whenMatchedUpdate(set={"v": F.col(f"{theirs}.v") + 10}).execute()
+        assert rows(target.toDF()) == [(0, 0), (1, 11), (2, 12)]
+        own = spark.table(mine).where("orders.id > 0")
+        target.alias("t").merge(own, "t.id = orders.id").whenMatchedUpdate(set={"v": "orders.v + 10"}).execute()
+        own.createOrReplaceTempView("own_orders")
+        own.select("id", "v").write.format("delta").mode("append").saveAsTable(mine)
+        assert rows(spark.table(mine)) == [(0, 0), (1, 21), (1, 21), (2, 22), (2, 22)]
+        assert spark.sql("SELECT own_orders.id FROM own_orders").count() == 4
+    finally:
+        spark.sql(f"DROP DATABASE {other} CASCADE")

@@ -132,3 +132,27 @@ def test_calls_of_the_catalog(installed: SparkSession, database: str) -> None:
     catalog.refreshTable("c")
     assert [column.name for column in catalog.listColumns("c")] == ["id", "v"]
     assert catalog.getTable("c").name == "c"
+
+
+@pytest.mark.parametrize("source", ["delta", "parquet"])
+def test_parameters_that_are_columns(installed: SparkSession, database: str, source: str) -> None:
+    installed.sql(f"CREATE TABLE p (a ARRAY<INT>, m MAP<STRING, INT>) USING {source}")
+    values = {"a": F.array(F.lit(1), F.lit(2)), "m": F.create_map(F.lit("k"), F.lit(1))}
+    installed.sql("INSERT INTO p VALUES (:a, :m)", args=values)
+    installed.sql("INSERT INTO p SELECT a, :m FROM {before}", args=values, before=installed.table("p"))
+    assert installed.table("p").collect() == [([1, 2], {"k": 1})] * 2
+
+
+def test_functions_whose_body_reads_a_table(installed: SparkSession, database: str) -> None:
+    installed.sql("CREATE TABLE t USING delta AS SELECT id FROM range(3)")
+    for function, query, kind in (
+        ("one_value", "SELECT one_value()", "TEMPORARY FUNCTION one_value() RETURNS BIGINT"),
+        ("stored_value", "SELECT stored_value()", "FUNCTION stored_value() RETURNS BIGINT"),
+        ("some_rows", "SELECT max(n) FROM some_rows()", "FUNCTION IF NOT EXISTS some_rows() RETURNS TABLE (n BIGINT)"),
+    ):
+        body = "SELECT id FROM t" if "TABLE" in kind else "(SELECT max(id) FROM t)"
+        installed.sql(f"CREATE {kind} RETURN {body}")
+        before = installed.sql(query).collect()[0][0]
+        installed.sql("INSERT INTO t SELECT max(id) + 1 FROM t")
+        assert (function, installed.sql(query).collect()[0][0]) == (function, before + 1)
+    installed.sql("DROP TEMPORARY FUNCTION one_value")

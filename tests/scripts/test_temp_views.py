@@ -91,3 +91,71 @@ def test_a_merge_of_a_view_of_its_target(installed: SparkSession, path: str) -> 
     target = DeltaTable.forPath(spark, path).alias("t")
     target.merge(spark.table("seen").alias("s"), "t.id = s.id").whenMatchedUpdate(set={"v": "s.v + 1"}).execute()
     assert spark.read.format("delta").load(path).selectExpr("sum(v - id)").collect()[0][0] == 3
+
+
+def test_statements_that_read_views(installed: SparkSession, database: str, path: str) -> None:
+    spark = installed
+    frame = spark.read.format("delta").load(path)
+    frame.createOrReplaceTempView("seen")
+    by_all = f"seen_{uuid.uuid4().hex}"
+    frame.createGlobalTempView(by_all)
+    spark.sql("CREATE TABLE kept (id BIGINT, v BIGINT) USING delta")
+    spark.sql("CREATE TABLE other (id BIGINT, v BIGINT) USING parquet")
+    merge = f"MERGE INTO kept t USING global_temp.{by_all} s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    statements = [
+        ("INSERT OVERWRITE kept TABLE seen", "kept"),
+        ("INSERT OVERWRITE other TABLE seen", "other"),
+        (merge, "kept"),
+        ("CREATE TABLE made AS TABLE seen", "made"),
+        ("CACHE TABLE cached AS TABLE seen", "cached"),
+    ]
+    for times, (statement, changed) in enumerate(statements):
+        more(spark, path, 10 + times)
+        spark.sql(statement)
+        assert (statement, spark.table(changed).count()) == (statement, 3 + times)
+    spark.catalog.dropTempView("cached")
+    spark.conf.set("deltamerge.view", "seen")
+    queries: list[tuple[str, dict[str, str] | None]] = [
+        ("SELECT * FROM IDENTIFIER('seen')", None),
+        ("SELECT * FROM IDENTIFIER(:v)", {"v": "seen"}),
+        ("SELECT * FROM ${deltamerge.view}", None),
+    ]
+    for times, (query, args) in enumerate(queries):
+        more(spark, path, 20 + times)
+        assert (query, spark.sql(query, args).count()) == (query, 8 + times)
+    assert spark.catalog.dropGlobalTempView(by_all)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "/* c */ CREATE OR REPLACE TEMP VIEW seen USING csv OPTIONS (path '{}')",
+        "-- c\nALTER VIEW seen AS SELECT 'x' AS _c0",
+        "/* c */ DROP VIEW IDENTIFIER('seen')",
+    ],
+)
+def test_views_that_statements_change(installed: SparkSession, path: str, tmp_path: Path, change: str) -> None:
+    spark = installed
+    (tmp_path / "rows.csv").write_text("x\n")
+    spark.read.format("delta").load(path).createOrReplaceTempView("seen")
+    with pytest.raises(Exception, match="TEMP_TABLE_OR_VIEW_ALREADY_EXISTS"):
+        spark.sql("CREATE TEMP VIEW seen AS SELECT 'x' AS _c0")
+    more(spark, path)
+    assert counted(spark, "seen") == (3, 3)
+    spark.sql(change.format(tmp_path / "rows.csv"))
+    more(spark, path, 11)
+    if "DROP" in change:
+        assert not spark.catalog.tableExists("seen")
+    else:
+        assert spark.sql("SELECT * FROM seen").columns == ["_c0"]
+
+
+def test_global_views_in_other_sessions(installed: SparkSession, path: str) -> None:
+    by_all = f"seen_{uuid.uuid4().hex}"
+    installed.read.format("delta").load(path).createGlobalTempView(by_all)
+    other: Any = installed.newSession()
+    more(installed, path)
+    assert counted(other, f"global_temp.{by_all}") == (3, 3)
+    other.sql(f"DROP VIEW global_temp.{by_all}")
+    more(installed, path, 11)
+    assert not installed.catalog.tableExists(f"global_temp.{by_all}")

@@ -7,6 +7,7 @@ import pytest
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.merge_ast import Default, Delete, DoNothing, Insert, Star, Update
 from deltamerge.sql.merge_parser import parse_merge
+from deltamerge.sql.statements.ast import TimeTravel
 
 HEAD = "MERGE INTO tgt t USING src s ON t.id = s.id "
 
@@ -115,13 +116,13 @@ def test_targets(target: str, name: tuple[str, ...], path: str | None, alias: st
             "delta.`/p` VERSION AS OF 3 s",
             {
                 "path": "/p",
-                "version": "3",
+                "at": TimeTravel(version=3),
                 "alias": "s",
                 "sql": "delta.`/p` VERSION AS OF 3",
             },
         ),
-        ("tbl FOR VERSION AS OF '7' AS s", {"version": "7", "alias": "s"}),
-        ("tbl FOR SYSTEM_VERSION AS OF 12", {"version": "12", "alias": None}),
+        ("tbl FOR VERSION AS OF '7' AS s", {"at": TimeTravel(version=7), "alias": "s"}),
+        ("tbl FOR SYSTEM_VERSION AS OF 12", {"at": TimeTravel(version=12), "alias": None}),
         ("(SELECT 1 AS id) s", {"sql": "(SELECT 1 AS id)", "alias": "s"}),
         ("( ( SELECT 1 ) UNION SELECT 2 )", {"alias": None}),
         (
@@ -161,7 +162,7 @@ def test_sources(source: str, expected: dict[str, Any]) -> None:
 def test_timestamps_of_sources(timestamp: str, alias: str | None) -> None:
     source = f"delta.`/p` TIMESTAMP AS OF {timestamp} {alias or ''}"
     merge = parse(f"MERGE INTO t USING {source} ON a WHEN MATCHED THEN DELETE")
-    assert merge.source.timestamp == timestamp
+    assert merge.source.at == TimeTravel(timestamp=timestamp)
     assert merge.source.alias == alias
 
 
@@ -321,7 +322,7 @@ HINTS = [
     ("MERGE INTO t USING s ON WHEN MATCHED THEN DELETE", "expected a condition"),
     ("MERGE INTO t USING '/p' s ON a WHEN MATCHED THEN DELETE", "format.`path`"),
     ("MERGE INTO t USING () s ON a WHEN MATCHED THEN DELETE", "a query"),
-    ("MERGE INTO t USING delta.`/p` VERSION AS OF x s ON a WHEN MATCHED THEN DELETE", "a number"),
+    ("MERGE INTO t USING delta.`/p` VERSION AS OF x s ON a WHEN MATCHED THEN DELETE", "a version"),
     ("MERGE INTO t VERSION AS OF 3 USING s ON a WHEN MATCHED THEN DELETE", "older version"),
     ("WITH a AS SELECT 1 MERGE INTO t USING a ON x WHEN MATCHED THEN DELETE", "AS ("),
     (HEAD + "WEN MATCHED THEN DELETE", "Did you mean WHEN?"),

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
-from deltamerge.sql.parameters import bind_parameters
-from deltamerge.sql.relations import relation_names
+from deltamerge.sql.parameters import bind_parameters, literal
+from deltamerge.sql.relations import changed_temporary_view, relation_names, with_plain_names
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.ast import ColumnDefinition, TableName, TimeTravel
 from deltamerge.sql.statements.changes import with_defaults, with_defaults_for_names
@@ -253,30 +253,39 @@ def test_default_is_a_value_of_inserted_rows() -> None:
 def test_parameters_are_bound_by_name_and_in_order() -> None:
     values = {"a": "it's \\", "b": dt.date(2024, 1, 2), "c": Decimal("1.50"), "d": None, "e": 2**40, "f": True}
     assert (
-        bind_parameters("x = :a AND y:z::int > :b AND ':a' < :c OR :d OR :e OR :f", values)
+        bind_parameters("x = :a AND y:z::int > :b AND ':a' < :c OR :d OR :e OR :f", values, literal)
         == "x = CAST(X'69742773205c' AS STRING) AND y:z::int > DATE'2024-01-02' AND ':a' < 1.50BD "
         "OR NULL OR 1099511627776L OR TRUE"
     )
-    assert bind_parameters("a = ? AND b = ?", [1, float("inf")]) == "a = 1 AND b = DOUBLE('inf')"
+    assert bind_parameters("a = ? AND b = ?", [1, float("inf")], literal) == "a = 1 AND b = DOUBLE('inf')"
     with pytest.raises(DeltaAnalysisException, match="unbound parameter: a"):
-        bind_parameters("x = :a", {})
+        bind_parameters("x = :a", {}, literal)
 
 
 def test_negative_parameters_begin_no_comment() -> None:
     values = {"a": -5, "b": -(2**40), "c": -1.5, "d": Decimal("-1.50"), "e": float("-inf")}
     assert (
-        bind_parameters("1-:a, 1-:b, 1-:c, 1-:d, 1-:e", values)
+        bind_parameters("1-:a, 1-:b, 1-:c, 1-:d, 1-:e", values, literal)
         == "1-(-5), 1-(-1099511627776L), 1-(-1.5D), 1-(-1.50BD), 1-DOUBLE('-inf')"
     )
 
 
+def test_spans_and_times_of_day_are_literals() -> None:
+    values = [dt.timedelta(1, 3723, 5), -dt.timedelta(seconds=1), dt.time(1, 2, 3)]
+    assert bind_parameters("?, ?, ?", values, literal) == (
+        "INTERVAL '1 01:02:03.000005' DAY TO SECOND, INTERVAL '-0 00:00:01' DAY TO SECOND, TIME'01:02:03'"
+    )
+    with pytest.raises(DeltaAnalysisException, match=r"LITERAL_TYPE.*create_map"):
+        bind_parameters("?", [{"a": 1}], literal)
+
+
 def test_datetimes_are_instants_as_in_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     aware = dt.datetime(2024, 7, 1, 12, 0, 0, 5, tzinfo=dt.timezone(dt.timedelta(hours=2)))
-    assert bind_parameters("?", [aware]) == "TIMESTAMP'2024-07-01 10:00:00.000005+00:00'"
+    assert bind_parameters("?", [aware], literal) == "TIMESTAMP'2024-07-01 10:00:00.000005+00:00'"
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        assert bind_parameters("?", [dt.datetime(2024, 7, 1, 12)]) == "TIMESTAMP'2024-07-01 03:00:00+00:00'"
+        assert bind_parameters("?", [dt.datetime(2024, 7, 1, 12)], literal) == "TIMESTAMP'2024-07-01 03:00:00+00:00'"
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -285,3 +294,46 @@ def test_datetimes_are_instants_as_in_pyspark(monkeypatch: pytest.MonkeyPatch) -
 def test_names_of_relations() -> None:
     sql = "WITH c AS (SELECT * FROM A.b) SELECT * FROM c JOIN `x y` ON 1 = (SELECT max(i) FROM z), range(3), delta.`/p`"
     assert set(relation_names(sql)) == {("a", "b"), ("x y",), ("z",), ("delta", "/p")}
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("INSERT INTO t TABLE v", {("v",)}),
+        ("INSERT INTO TABLE t TABLE v", {("v",)}),
+        ("INSERT OVERWRITE db.t PARTITION (p = 1) TABLE global_temp.v", {("global_temp", "v")}),
+        ("INSERT INTO t BY NAME TABLE v", {("v",)}),
+        ("WITH c AS (SELECT 1) INSERT INTO t TABLE v", {("v",)}),
+        ("INSERT INTO TABLE t VALUES (1)", set()),
+        ("INSERT INTO t SELECT 1 AS table", set()),
+        ("CREATE TABLE c USING delta COMMENT 'x' AS TABLE v", {("v",)}),
+        ("CREATE OR REPLACE TABLE c (a INT)", set()),
+        ("CACHE LAZY TABLE c AS TABLE v", {("v",)}),
+        ("SELECT a AS table FROM t", {("t",)}),
+        ("DROP TABLE t", set()),
+        ("MERGE INTO t USING global_temp.v s ON a WHEN MATCHED THEN DELETE", {("global_temp", "v")}),
+        ("EXPLAIN ANALYZE MERGE INTO t USING (SELECT * FROM v) ON a WHEN MATCHED THEN DELETE", {("v",)}),
+        ("WITH v AS (SELECT 1) MERGE INTO t USING v ON a WHEN MATCHED THEN DELETE", set()),
+        ("MERGE INTO t USING IDENTIFIER(:v) s ON a WHEN MATCHED THEN DELETE", {("seen",)}),
+        ("SELECT * FROM t JOIN u USING (a)", {("t",), ("u",)}),
+    ],
+)
+def test_names_of_relations_of_statements(sql: str, names: set[tuple[str, ...]]) -> None:
+    assert set(relation_names(with_plain_names(sql, {"v": "seen"}))) == names
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("/* c */ DROP VIEW IF EXISTS v", ("v",)),
+        ("-- c\nCREATE OR REPLACE TEMP VIEW v USING csv", ("v",)),
+        ("CREATE OR REPLACE GLOBAL TEMPORARY VIEW `v` AS SELECT 1", ("global_temp", "v")),
+        ("ALTER VIEW global_temp.v AS SELECT 1", ("global_temp", "v")),
+        ("DROP VIEW IDENTIFIER('v')", ("v",)),
+        ("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", None),
+        ("DROP TABLE view", None),
+        ("SELECT * FROM v", None),
+    ],
+)
+def test_temporary_views_that_a_statement_changes(sql: str, name: tuple[str, ...] | None) -> None:
+    assert changed_temporary_view(with_plain_names(sql)) == name

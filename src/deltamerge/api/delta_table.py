@@ -28,10 +28,12 @@ from deltamerge.scan.relation import newest_frame, table_frame
 from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.catalog import named, table_location
+from deltamerge.spark.frame_columns import with_table_name
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_name, shown_name
+from deltamerge.sql.relations import folded
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 
@@ -241,7 +243,11 @@ class DeltaTable(TableCommands):
             (``table.toDF()["id"]``) as the table's.
         """
         frame = newest_frame(self.table, self.table.snapshot())
-        frame = frame.alias(self._name[-1]) if self._name else frame
+        if self._name:
+            # An alias takes the place of the table's name.
+            entry = self.table.entry
+            is_of_entry = folded(entry[-len(self._name) :]) == folded(self._name)
+            frame = with_table_name(frame, entry if is_of_entry else self._name)
         self._frames.append(frame)
         return frame
 

@@ -16,6 +16,7 @@ from deltamerge.data_source.request import Request
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
+from deltamerge.spark.frame_columns import with_table_name
 from deltamerge.sql.names import parse_name, quote
 from deltamerge.sql.relations import at_suffix
 from deltamerge.sql.statements.ast import TableName, TimeTravel
@@ -102,7 +103,7 @@ def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
     found = Tables(spark).called(named.parts)
     if found is None or not has_connector(spark, found.table.location):
         return None
-    return _frame(found, asked).alias(named.parts[-1])
+    return with_table_name(_frame(found, asked), found.table.entry or named.parts)
 
 
 def _frame(table: DeltaTable, asked: Load) -> DataFrame:

@@ -174,7 +174,7 @@ def _statement(parsed: ParsedMerge, rows: DataFrame, dedupe_by: tuple[str, ...])
 def _source(tables: Tables, parsed: ParsedMerge, target: Table, begun: Begun, now: int) -> DataFrame:
     source = parsed.source
     is_query = source.alias is None and _QUERY.match(source.sql) is not None
-    plain = parsed.ctes is None and source.version is None and source.timestamp is None
+    plain = parsed.ctes is None and source.at is None
     if plain and source.format == "parquet" and source.path is not None:
         files = read_parquet(target, source.path, tables.options, begun.opened)
         if files is not None:

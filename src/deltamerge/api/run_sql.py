@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +36,7 @@ from deltamerge.api.statements.queries import query_frame, reads_tables
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import refuse_temporary_view
+from deltamerge.spark.parameters import parameter_sql
 from deltamerge.spark.variables import substituted
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.statements import ast
@@ -70,9 +73,9 @@ def sql(
         DeltaConcurrentModificationException: Another writer's commit conflicts; the table is as that left it.
     """
     tables, text = Tables(spark, options or {}), substituted(spark, text)
-    statement, bound = _parsed(text, args)
-    if statement is not None:
-        return _run(tables, statement, bound)
+    parsed = _parsed(spark, text, args)
+    if parsed is not None:
+        return _run(tables, parsed)
     if reads_tables(text):
         return query_frame(tables, text, args)
     return spark.sql(text) if args is None else spark.sql(text, args)  # type: ignore[arg-type]
@@ -88,10 +91,10 @@ def formatted_sql(spark: SparkSession, text: str, args: Any, values: Mapping[str
     try:
         text = substituted(spark, formatter.format(text, **values))
         frames = {name: frame for frame, name in formatter._temp_views}
-        statement, bound = _parsed(text, args)
-        if statement is not None:
+        parsed = _parsed(spark, text, args)
+        if parsed is not None:
             with _as_views(spark, frames):
-                return _run(Tables(spark), statement, bound)
+                return _run(Tables(spark), parsed)
         # Over Connect a query is analyzed when its rows are asked for, so that no view may be gone then.
         return query_frame(Tables(spark), text, args, frames) if reads_tables(text) else None
     finally:
@@ -116,10 +119,26 @@ def _as_views(spark: SparkSession, frames: Mapping[str, DataFrame]) -> Iterator[
             spark.catalog.dropTempView(name)
 
 
-def _run(tables: Tables, statement: Any, text: str) -> DataFrame:  # noqa: ANN401
+@dataclass(frozen=True)
+class _Parsed:
+    """A statement that is not Spark's alone.
+
+    Args:
+        bound: Its SQL with the parameters' values in it.
+        text: Its SQL as it was given, for Spark with `args` where the statement's table is no Delta table.
+    """
+
+    statement: Any
+    bound: str
+    text: str
+    args: Any
+
+
+def _run(tables: Tables, parsed: _Parsed) -> DataFrame:
+    statement = parsed.statement
     run = _ON_TABLE.get(type(statement))
     if run is None:
-        return _RUN[type(statement)](tables, statement, text)
+        return _RUN[type(statement)](tables, statement, parsed.bound)
     found = tables.find(statement.table)
     if found is None and isinstance(statement, (ast.DeleteRows, ast.UpdateRows, ast.InsertRows)):
         found = tables.shown_by(statement.table.parts)
@@ -127,19 +146,20 @@ def _run(tables: Tables, statement: Any, text: str) -> DataFrame:  # noqa: ANN40
         return run(tables, found, statement)
     if isinstance(statement, (ast.DeleteRows, ast.UpdateRows)):
         refuse_temporary_view(tables.spark, statement.table.parts)
-    return query_frame(tables, text)
+    return query_frame(tables, parsed.text, parsed.args)
 
 
-def _parsed(text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> tuple[ast.Statement | None, str]:
-    """Return a statement with its parameters bound, None where it is Spark's; and its SQL."""
-    if args is None:
-        return parse_statement(text), text
-    # A parameter may be where the skeleton has a value: RETAIN :hours HOURS.
-    with suppress(DeltaParseException):
-        if parse_statement(text) is None:
-            return None, text
-    bound = bind_parameters(text, args)
-    return parse_statement(bound), bound
+def _parsed(spark: SparkSession, text: str, args: Mapping[str, Any] | Sequence[Any] | None) -> _Parsed | None:
+    """Return a statement with its parameters bound, None where it is Spark's alone."""
+    bound = text
+    if args is not None:
+        # A parameter may be where the skeleton has a value: RETAIN :hours HOURS.
+        with suppress(DeltaParseException):
+            if parse_statement(text) is None:
+                return None
+        bound = bind_parameters(text, args, partial(parameter_sql, spark))
+    statement = parse_statement(bound)
+    return None if statement is None else _Parsed(statement, bound, text, args)
 
 
 _RUN: Mapping[type, Callable[[Tables, Any, str], DataFrame]] = {

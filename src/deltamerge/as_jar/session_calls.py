@@ -18,7 +18,7 @@ from deltamerge.api.run_sql import formatted_sql, sql
 from deltamerge.api.save_frame import Save, create_empty, find_table
 from deltamerge.as_jar.recorded import Original
 from deltamerge.as_jar.served import is_delta, is_served, register_once, with_source
-from deltamerge.as_jar.temp_views import update_for_statement, update_views
+from deltamerge.as_jar.temp_views import update_views, updated_for_statement
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
@@ -34,13 +34,13 @@ def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any =
     with own_calls() as is_own:
         if is_own or not is_served(self):
             return original(self, sqlQuery, args, **kwargs)
-        update_for_statement(self, sqlQuery)
         if _USES_SOURCE.search(sqlQuery):
             register_once(self)
-        if not kwargs:
-            return with_source(self, partial(sql, self, sqlQuery, args))
-        found = formatted_sql(self, sqlQuery, args, kwargs)
-        return with_source(self, partial(original, self, sqlQuery, args, **kwargs)) if found is None else found
+        with updated_for_statement(self, sqlQuery, args):
+            if not kwargs:
+                return with_source(self, partial(sql, self, sqlQuery, args))
+            found = formatted_sql(self, sqlQuery, args, kwargs)
+            return with_source(self, partial(original, self, sqlQuery, args, **kwargs)) if found is None else found
 
 
 def table(original: _Frames, self: SparkSession, /, tableName: str) -> DataFrame:

@@ -8,10 +8,9 @@ Over Spark Connect only the plans of frames that were not made by SQL tell what 
 from __future__ import annotations
 
 import logging
-import re
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,19 +22,19 @@ from deltamerge.exceptions import DeltaError, DeltaParseException
 from deltamerge.scan.newest_reads import NewestRead
 from deltamerge.scan.read_again import read_newest
 from deltamerge.scan.table_reads import newest_reads
-from deltamerge.spark.session import session_identity
+from deltamerge.spark.session import conf_value, has_ended, session_identity
+from deltamerge.spark.variables import substituted
 from deltamerge.sql.names import parse_name, quote, quote_name
-from deltamerge.sql.relations import relation_names
-from deltamerge.sql.tokens import tokenize
+from deltamerge.sql.relations import (
+    GLOBAL_DATABASE,
+    changed_temporary_view,
+    folded,
+    relation_names,
+    with_plain_names,
+)
 
 logger = logging.getLogger("deltamerge.as_jar.temp_views")
 
-_GLOBAL = "global_temp"
-_CHANGES_VIEW = re.compile(
-    r"\s*(?:CREATE|REPLACE|ALTER|DROP)\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+)?(?:TEMP(?:ORARY)?\s+)?VIEW\s+"
-    r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?(?P<name>(?:`[^`]*`|[\w.])+)",
-    re.IGNORECASE,
-)
 # The views by which PySpark's formatter hands frames to SQL.
 _OF_FORMATTER = "_pyspark_"
 
@@ -57,8 +56,8 @@ class _View:
 
 
 _lock = threading.Lock()
-# By session, and by name in lower case.
-VIEWS: dict[str, dict[tuple[str, ...], _View]] = {}
+# By the session, or for global views by Spark's application, which has several; and by name in lower case.
+VIEWS: dict[tuple[str | None, tuple[str, ...]], _View] = {}
 
 
 def create(is_global: bool, original: Original, self: DataFrame, /, name: str) -> None:
@@ -66,7 +65,7 @@ def create(is_global: bool, original: Original, self: DataFrame, /, name: str) -
     if name.startswith(_OF_FORMATTER):
         return
     spark, plain = self.sparkSession, parse_name(name)[-1]
-    parts = (_GLOBAL, plain) if is_global else (plain,)
+    parts = (GLOBAL_DATABASE, plain) if is_global else (plain,)
     reads = tuple(read for read in newest_reads(self) if read.columns) if is_served(spark) else ()
     _note(spark, parts, _View(parts, self, reads) if reads else None)
 
@@ -77,46 +76,58 @@ def drop(original: Original, self: Any, /, viewName: str) -> Any:  # noqa: ANN40
 
 
 def drop_global(original: Original, self: Any, /, viewName: str) -> Any:  # noqa: ANN401
-    _note(self._sparkSession, (_GLOBAL, viewName), None)
+    _note(self._sparkSession, (GLOBAL_DATABASE, viewName), None)
     return original(self, viewName)
 
 
-def _note(spark: SparkSession, parts: tuple[str, ...], view: _View | None) -> None:
+def _note(spark: SparkSession, parts: tuple[str, ...], view: _View | None) -> _View | None:
+    """Remember a view, or forget one; return what was known under its name."""
     if view is None and not VIEWS:
-        return
+        return None
+    key = _key(spark, parts)
     with _lock:
-        known, name = VIEWS.setdefault(session_identity(spark), {}), tuple(part.lower() for part in parts)
-        known.pop(name, None)
+        before = VIEWS.pop(key, None)
         if view is not None:
-            known[name] = view
+            for ended in [known for known, each in VIEWS.items() if has_ended(each.frame.sparkSession)]:
+                del VIEWS[ended]
+            VIEWS[key] = view
+    return before
 
 
-def update_for_statement(spark: SparkSession, text: str) -> None:
-    """Make the views again that a statement reads, as far as their tables have newer versions."""
-    if not VIEWS:
-        return
+def _key(spark: SparkSession, parts: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    name = folded(parts)
+    is_global = len(name) == 2 and name[0] == GLOBAL_DATABASE
+    return conf_value(spark, "spark.app.id") if is_global else session_identity(spark), name
+
+
+@contextmanager
+def updated_for_statement(spark: SparkSession, text: str, args: object) -> Iterator[None]:
+    """Make the views again that a statement reads; forget the one that it makes anew or drops, unless it fails."""
+    read: tuple[tuple[str, ...], ...] = ()
+    changed = None
     # Spark's parser knows more than SQL's tokens, and has its own errors.
     with suppress(DeltaParseException):
-        words = tokenize(text)
-        used = [(words[i + 1].name.lower(),) for i, word in enumerate(words[:-1]) if word.upper == "USING"]
-        update_views(spark, [*relation_names(text), *used])
-    changed = _CHANGES_VIEW.match(text)
-    if changed is not None:
-        # One that the statement makes is noted as it does.
-        name = parse_name(changed["name"])[-1]
-        _note(spark, (name,), None)
-        _note(spark, (_GLOBAL, name), None)
+        if VIEWS:
+            text = with_plain_names(substituted(spark, text), args)
+            read, changed = relation_names(text), changed_temporary_view(text)
+    update_views(spark, read)
+    # One that the statement makes is noted as it does.
+    before = None if changed is None else _note(spark, changed, None)
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            _note(spark, before.name, before)
+        raise
 
 
 def update_views(spark: SparkSession, names: Iterable[tuple[str, ...]]) -> None:
     """Make views again whose tables have newer versions; one whose table cannot be looked at stays as it is."""
     if not VIEWS:
         return
-    with _lock:
-        known = dict(VIEWS.get(session_identity(spark), {}))
     for name in names:
-        view = known.get(tuple(part.lower() for part in name))
-        if view is None:
+        view = VIEWS.get(_key(spark, name))
+        if view is None or has_ended(view.frame.sparkSession):
             continue
         try:
             view.make_again()

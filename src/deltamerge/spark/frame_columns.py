@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.column_nodes import ColumnNodes
-from deltamerge.spark.session import is_connect
+from deltamerge.spark.session import frame_of_plan, is_connect
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_name, quote_name
 from deltamerge.sql.qualifiers import alias_for, replace_qualifiers
@@ -50,6 +50,18 @@ def is_bound(column: Column) -> bool:
     if java is not None:
         return _BOUND in java.node().toString()
     return bool(_references(_expression(column)))
+
+
+def with_table_name(frame: DataFrame, name: Sequence[str]) -> DataFrame:
+    """Return a table's frame whose columns its name may qualify: all parts of it, or over Connect the last one."""
+    spark = frame.sparkSession
+    if is_connect(spark) or len(name) == 1:
+        return frame.alias(name[-1])
+    jvm: Any = spark.sparkContext._jvm
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    identifier = catalyst.AliasIdentifier(name[-1], jvm.PythonUtils.toSeq(list(name[:-1])))
+    java: Any = frame._jdf.queryExecution().analyzed()
+    return frame_of_plan(catalyst.plans.logical.SubqueryAlias(identifier, java), spark)
 
 
 def name_of(frame: DataFrame) -> NameParts:

@@ -53,6 +53,14 @@ def session_identity(spark: SparkSession) -> str:
     return str(java.sessionUUID())
 
 
+def has_ended(spark: SparkSession) -> bool:
+    """Return whether a session was stopped; a classic one ends with its context."""
+    if is_connect(spark):
+        connect: Any = spark
+        return bool(connect.is_stopped)
+    return spark.sparkContext._jsc is None
+
+
 def in_session(frame: DataFrame, spark: SparkSession) -> DataFrame:
     """Return a frame's rows as those of another classic session: evaluated by its settings.
 

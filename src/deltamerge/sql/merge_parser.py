@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from deltamerge.sql.cursor import Cursor, like
-from deltamerge.sql.literals import string_value
 from deltamerge.sql.merge_clause_parser import read_clauses
 from deltamerge.sql.operands import skip_value, starts_subquery
 from deltamerge.sql.statements.ast import ParsedMerge, ParsedSource, TableName
-from deltamerge.sql.statements.parts import read_name, read_table
+from deltamerge.sql.statements.parts import read_name, read_table, read_time_travel
 from deltamerge.sql.tokens import Kind, parse_error
 
 _FORMATS = frozenset({"delta", "parquet", "orc", "json", "csv", "avro", "text", "binaryfile", "xml"})
@@ -144,10 +143,10 @@ def _read_source(cursor: Cursor) -> ParsedSource:
         first = name[0].lower()
         if first in _FORMATS or "/" in name[1]:
             format_name, path = first, name[1]
-    version, timestamp = _read_time_travel(cursor)
+    at = read_time_travel(cursor, "USING")
     sql = cursor.sql_since(start)
     alias = _read_alias(cursor, "USING", "ON")
-    return ParsedSource(sql, alias, name, format_name, path, version, timestamp)
+    return ParsedSource(sql, alias, name, format_name, path, at)
 
 
 def _read_values(cursor: Cursor) -> ParsedSource:
@@ -171,25 +170,3 @@ def _read_relation(cursor: Cursor, start: int) -> ParsedSource:
         cursor.names_in_brackets("USING")
         sql = cursor.sql_since(start)
     return ParsedSource(sql, alias)
-
-
-def _read_time_travel(cursor: Cursor) -> tuple[str | None, str | None]:
-    ahead = 1 if cursor.peek() == "FOR" else 0
-    word = cursor.peek(ahead)
-    if word not in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME") or cursor.peek(ahead + 1) != "AS":
-        return None, None
-    if cursor.peek(ahead + 2) != "OF":
-        # ``USING src timestamp AS …`` is no alias either: an alias takes no AS after it.
-        cursor.index += ahead + 2
-        cursor.fail(f"{word} AS OF", ["OF"])
-    cursor.index += ahead + 3
-    start = cursor.index
-    cursor.index = skip_value(cursor.tokens, start)
-    if cursor.index == start:
-        cursor.fail(f"{word} AS OF", ["a version" if "VERSION" in word else "a timestamp"])
-    if "VERSION" not in word:
-        return None, cursor.sql_since(start)
-    token = cursor.tokens[start]
-    if cursor.index != start + 1 or token.kind not in (Kind.NUMBER, Kind.STRING):
-        cursor.fail("VERSION AS OF", ["a number"], at=start)
-    return (string_value(token.text) if token.kind is Kind.STRING else token.text), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -15,7 +15,7 @@ from deltamerge.sql.relations import replace_references
 from deltamerge.sql.tokens import Kind, tokenize
 
 
-def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any]) -> str:
+def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any], to_sql: Callable[[object], str]) -> str:
     tokens = tokenize(sql)
     replaced: dict[Span, str] = {}
     place = 0
@@ -24,7 +24,7 @@ def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any]) -> str:
         if token.text == "?" and not isinstance(args, Mapping):
             if place >= len(args):
                 raise _unbound(f"_{place}")
-            replaced[token.span] = literal(args[place])
+            replaced[token.span] = to_sql(args[place])
             place += 1
         elif (
             token.text == ":"
@@ -36,7 +36,7 @@ def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any]) -> str:
         ):
             if following.text not in args:
                 raise _unbound(following.text)
-            replaced[Span(token.span.start, following.span.end)] = literal(args[following.text])
+            replaced[Span(token.span.start, following.span.end)] = to_sql(args[following.text])
     return replace_references(sql, replaced)
 
 
@@ -61,7 +61,23 @@ def literal(value: object) -> str:
         return f"TIMESTAMP'{value.astimezone(dt.timezone.utc).isoformat(' ')}'"
     if isinstance(value, dt.date):
         return f"DATE'{value.isoformat()}'"
-    raise TypeError(f"A parameter's value must be a string, a number, a date or the like, found {type(value)}")
+    if isinstance(value, dt.timedelta):
+        return _interval(value)
+    if isinstance(value, dt.time):
+        return f"TIME'{value.isoformat()}'"
+    raise DeltaAnalysisException(
+        "UNSUPPORTED_FEATURE.LITERAL_TYPE",
+        f"A parameter's value is a string, a number, a time, a list of these, or a Column of literals such as "
+        f"F.create_map(F.lit('a'), F.lit(1)). Found {value!r} of type {type(value).__name__}.",
+        parameters={"value": str(value), "type": type(value).__name__},
+    )
+
+
+def _interval(value: dt.timedelta) -> str:
+    sign, value = ("-", -value) if value < dt.timedelta() else ("", value)
+    minutes, seconds = divmod(value.seconds, 60)
+    time = dt.time(minutes // 60, minutes % 60, seconds, value.microseconds)
+    return f"INTERVAL '{sign}{value.days} {time.isoformat()}' DAY TO SECOND"
 
 
 def _number(value: Real | Decimal) -> str:

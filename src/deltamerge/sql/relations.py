@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -28,6 +28,7 @@ from deltamerge.sql.tokens import (
 _AFTER_FROM = words(
     "WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT MINUS WINDOW CLUSTER DISTRIBUTE SORT QUALIFY OFFSET SELECT"
 )
+GLOBAL_DATABASE = "global_temp"
 QUERY_WORDS = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE"})
 # Words before a relation's name in a list of relations.
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "("})
@@ -119,6 +120,35 @@ def relation_names(sql: str) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(folded(token.name for token in name) for name in names))
 
 
+def changed_temporary_view(sql: str) -> tuple[str, ...] | None:
+    """Return the temporary view that a statement makes, changes or drops, if there is one of that name."""
+    tokens = tokenize(sql)
+    place = _view_place(tokens)
+    if place is None:
+        return None
+    name = tuple(token.name for token in tokens[place : name_end(tokens, place) : 2])
+    kind = {token.upper for token in tokens[:place]}
+    if "CREATE" not in kind:
+        return name
+    if kind.isdisjoint(("TEMP", "TEMPORARY")):
+        return None
+    return (GLOBAL_DATABASE, name[-1]) if "GLOBAL" in kind else name
+
+
+def _view_place(tokens: tuple[Token, ...]) -> int | None:
+    """Return where the name is in CREATE, ALTER or DROP VIEW."""
+    found = [token.upper for token in tokens[:9]]
+    if found[:1] not in (["CREATE"], ["ALTER"], ["DROP"]) or "VIEW" not in found:
+        return None
+    view = found.index("VIEW")
+    place = view + 1
+    for skipped in (["IF", "NOT", "EXISTS"], ["IF", "EXISTS"]):
+        if found[place : place + len(skipped)] == skipped:
+            place += len(skipped)
+    is_view = {"OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY"}.issuperset(found[1:view])
+    return place if is_view and place < len(tokens) and tokens[place].is_identifier else None
+
+
 def relations(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int, bool]]:
     """Yield where each name of a relation begins and ends, and whether it is a CTE's; function calls are none."""
     hidden = _cte_scopes(tokens)
@@ -189,7 +219,7 @@ def travels_by_parameter(sql: str) -> bool:
 
 
 def with_plain_names(sql: str, args: object = None) -> str:
-    """Return a query in which relations that ``IDENTIFIER(…)`` of a constant string names are named so.
+    """Return a statement in which relations that ``IDENTIFIER(…)`` of a constant string names are named so.
 
     What is no name stays, and is Spark's to refuse.
 
@@ -215,7 +245,8 @@ def _plain_name(value: str) -> str | None:
 
 
 def _identifier_calls(tokens: tuple[Token, ...]) -> Iterator[tuple[Span, tuple[Token, ...]]]:
-    for start in _relation_places(tokens):
+    view = _view_place(tokens)
+    for start in [*_relation_places(tokens), *([] if view is None else [view])]:
         bracket = start + 1
         if tokens[start].upper == "IDENTIFIER" and bracket < len(tokens) and tokens[bracket].text == "(":
             end = closing(tokens, bracket)
@@ -268,6 +299,7 @@ def at_suffix(path: str) -> tuple[str, int | None, str | None]:
 def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
     """Return the first tokens of the names where FROM takes a relation."""
     places: list[int] = []
+    source = _source_of_merge(tokens)
     # By open bracket: whether it holds a query or relations, and whether FROM's list is being read.
     queries, lists = [True], [False]
     for index, token in enumerate(tokens):
@@ -281,8 +313,10 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
             elif token.text in (")", "]", "}"):
                 queries.pop()
                 lists.pop()
-        elif (expected and token.is_identifier and token.upper not in ("LATERAL", "VALUES", "TABLE")) or (
-            queries[-1] and token.is_identifier and _is_table_query(tokens, index)
+        elif token.is_identifier and (
+            (expected and token.upper not in ("LATERAL", "VALUES", "TABLE"))
+            or (queries[-1] and _is_table_query(tokens, index))
+            or index == source
         ):
             places.append(index)
         elif token.upper in ("FROM", "JOIN") and queries[-1] and before not in (".", "DISTINCT"):
@@ -305,7 +339,38 @@ def _is_table_query(tokens: tuple[Token, ...], start: int) -> bool:
     """Return whether the name at a place is that of ``TABLE t``, where this is a query."""
     if start == 0 or tokens[start - 1].upper != "TABLE":
         return False
-    return start == 1 or tokens[start - 2].upper in ("(", ")", "UNION", "ALL", "EXCEPT", "INTERSECT", "MINUS")
+    before = "(" if start == 1 else tokens[start - 2].upper
+    return before in ("(", ")", "UNION", "ALL", "EXCEPT", "INTERSECT", "MINUS") or start - 1 == _query_of(tokens)
+
+
+def _query_of(tokens: tuple[Token, ...]) -> int | None:
+    """Return where the query of an INSERT begins, or that after AS in CREATE, REPLACE or CACHE TABLE."""
+    start = behind_ctes(tokens)
+    first = tokens[start].upper if start < len(tokens) else ""
+    if first in ("CREATE", "REPLACE", "CACHE"):
+        after = _find(tokens, start, ("AS",))
+        return None if after is None else after + 1
+    into = _find(tokens, start, ("INTO", "OVERWRITE")) if first == "INSERT" else None
+    if into is None:
+        return None
+    target = into + 2 if [token.upper for token in tokens[into + 1 : into + 2]] == ["TABLE"] else into + 1
+    return _find(tokens, name_end(tokens, target), QUERY_WORDS)
+
+
+def _source_of_merge(tokens: tuple[Token, ...]) -> int | None:
+    """Return the place after USING of a MERGE."""
+    words_before = ("EXPLAIN", "ANALYZE")
+    start = next((i for i, token in enumerate(tokens) if token.upper not in words_before), 0)
+    start += behind_ctes(tokens[start:])
+    if start >= len(tokens) or tokens[start].upper != "MERGE":
+        return None
+    using = _find(tokens, start, ("USING",))
+    return None if using is None else using + 1
+
+
+def _find(tokens: tuple[Token, ...], start: int, wanted: Collection[str]) -> int | None:
+    """Return the first place from `start` on, outside of brackets, of one of some words."""
+    return next((i for i in range(start, len(tokens)) if tokens[i].depth == 0 and tokens[i].upper in wanted), None)
 
 
 def _cte_scopes(tokens: tuple[Token, ...]) -> list[tuple[str, int, int]]:

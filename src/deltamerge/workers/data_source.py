@@ -179,8 +179,8 @@ class Written(datasource.WriterCommitMessage):
         self.overwrite_mode = _property(_OVERWRITE_MODE)
 
 
-class TableWriter(datasource.DataSourceArrowWriter):
-    """Write rows as files of a table.
+class _Writer:
+    """What writers of batches and of streams have in common.
 
     Args:
         plan: What the write is to commit, for the driver.
@@ -191,6 +191,14 @@ class TableWriter(datasource.DataSourceArrowWriter):
         self._plan = plan
         self._settings = settings
 
+    def abort(self, messages: Sequence[Any], *_: int) -> None:
+        """Delete what tasks have written; a stream's writer is told the batch, too."""
+        _beside_driver("writing").abort_write(self._plan, self._settings, messages)
+
+
+class TableWriter(_Writer, datasource.DataSourceArrowWriter):
+    """Write rows as files of a table."""
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         _check_time_zone(self._rows.time_zone, self._rows.table)
         return Written(self._rows.write(iterator), self._plan)
@@ -198,21 +206,13 @@ class TableWriter(datasource.DataSourceArrowWriter):
     def commit(self, messages: Sequence[Any]) -> None:
         _beside_driver("writing").commit_write(self._plan, self._settings, messages)
 
-    def abort(self, messages: Sequence[Any]) -> None:
-        _beside_driver("writing").abort_write(self._plan, self._settings, messages)
-
 
 # Spark 4.0 hands rows to writers of streams.
 _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)
 
 
-class StreamWriter(_StreamWriter):  # type: ignore[misc]
+class StreamWriter(_Writer, _StreamWriter):  # type: ignore[misc]
     """Write batches of a stream as files of a table, each batch once; else as `TableWriter`."""
-
-    def __init__(self, rows: RowsToWrite, plan: str, settings: Mapping[str, str]) -> None:
-        self._rows = rows
-        self._plan = plan
-        self._settings = settings
 
     def write(self, iterator: Iterator[Any]) -> Written:
         _check_time_zone(self._rows.time_zone, self._rows.table)
@@ -220,9 +220,6 @@ class StreamWriter(_StreamWriter):  # type: ignore[misc]
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         _beside_driver("writing").commit_batch(self._plan, self._settings, messages, batchId)
-
-    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: ARG002
-        _beside_driver("writing").abort_write(self._plan, self._settings, messages)
 
 
 def _read(rows: RowsOfTable, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,7 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import whole_name
+from deltamerge.spark.parameters import parameter_sql
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.names import names_path, parse_name, quote, quote_name
 from deltamerge.sql.parameters import bind_parameters
@@ -40,7 +42,7 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
     """
     sql = with_plain_names(sql, args)
     if args and travels_by_parameter(sql):
-        sql, args = bind_parameters(sql, args), None
+        sql, args = bind_parameters(sql, args, partial(parameter_sql, tables.spark)), None
     named = _named(tables, sql)
     references = find_table_references(sql, named)
     newest: dict[str, DataFrame] = {}
@@ -110,9 +112,11 @@ def reads_tables(sql: str) -> bool:
         # Spark's parser knows more than SQL's tokens, and its own errors.
         return False
     first, *further = [token.upper for token in tokens[:6]] or [""]
-    is_view = first == "CREATE" and "VIEW" in further
+    made = next((word for word in further if word in ("TABLE", "VIEW", "FUNCTION")), None)
+    # Of these Spark keeps the text, which must not name frames.
+    keeps_text = first == "CREATE" and made in ("VIEW", "FUNCTION")
     is_setting = first == "SET" and further[:1] not in (["VAR"], ["VARIABLE"])
-    return first in _WITH_QUERIES and not is_view and not is_setting
+    return first in _WITH_QUERIES and not keeps_text and not is_setting
 
 
 def _named(tables: Tables, sql: str) -> dict[str, DeltaTable]:

@@ -57,7 +57,6 @@ class ParsedSource:
         sql: What FROM takes, verbatim and without the alias: the name with its time travel, the query with its
             parentheses; VALUES or the function's call with an alias that names columns.
         name: The name's parts; none for queries, VALUES and functions.
-        version: The version of VERSION AS OF, a number or what the string holds.
     """
 
     sql: str
@@ -65,8 +64,7 @@ class ParsedSource:
     name: NameParts = ()
     format: str | None = None
     path: str | None = None
-    version: str | None = None
-    timestamp: str | None = None
+    at: TimeTravel | None = None
 
 
 @dataclass(frozen=True)
