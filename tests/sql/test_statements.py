@@ -257,6 +257,7 @@ def test_parameters_are_bound_by_name_and_in_order() -> None:
         == "x = CAST(X'69742773205c' AS STRING) AND y:z::int > DATE'2024-01-02' AND ':a' < 1.50BD "
         "OR NULL OR 1099511627776L OR TRUE"
     )
+    assert bind_parameters("parse_json(s):a + m[1]:a + f(:a)", {"a": 5}, literal) == "parse_json(s):a + m[1]:a + f(5)"
     assert bind_parameters("a = ? AND b = ?", [1, float("inf")], literal) == "a = 1 AND b = DOUBLE('inf')"
     with pytest.raises(DeltaAnalysisException, match="unbound parameter: a"):
         bind_parameters("x = :a", {}, literal)

@@ -12,7 +12,7 @@ from typing import Any
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.relations import replace_references
-from deltamerge.sql.tokens import Kind, tokenize
+from deltamerge.sql.tokens import Kind, Token, tokenize
 
 
 def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any], to_sql: Callable[[object], str]) -> str:
@@ -32,12 +32,17 @@ def bind_parameters(sql: str, args: Mapping[str, Any] | Sequence[Any], to_sql: C
             and following is not None
             and following.kind is Kind.WORD
             and following.span.start == token.span.end
-            and (index == 0 or tokens[index - 1].span.end != token.span.start or tokens[index - 1].kind is Kind.SYMBOL)
+            and (index == 0 or tokens[index - 1].span.end != token.span.start or _may_precede(tokens[index - 1]))
         ):
             if following.text not in args:
                 raise _unbound(following.text)
             replaced[Span(token.span.start, following.span.end)] = to_sql(args[following.text])
     return replace_references(sql, replaced)
+
+
+def _may_precede(token: Token) -> bool:
+    """Return whether a parameter may be right behind a token: behind a value a colon begins a path in a VARIANT."""
+    return token.kind is Kind.SYMBOL and token.text not in (")", "]")
 
 
 def literal(value: object) -> str:
