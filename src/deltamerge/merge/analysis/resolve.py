@@ -306,7 +306,7 @@ class _Resolver:
         if pair in self._assignable or given == wanted:
             return
         frame = self.sides.other.select(F.lit(None).cast(given).alias(column))
-        value = frame[quote(column)]
+        value = F.col(quote(column))
         error = _error_of(frame, align(value, given, wanted, self.assignment))
         if error is None:
             self._assignable.add(pair)
