@@ -148,6 +148,7 @@ def _install(found: SimpleNamespace) -> None:
             ),
             "getTable": session_calls.get_table,
             "listColumns": session_calls.list_columns,
+            "tableExists": session_calls.table_exists,
             "dropTempView": temp_views.drop,
             "dropGlobalTempView": temp_views.drop_global,
         },

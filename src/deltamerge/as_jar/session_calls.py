@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.load_frame import Load, load_table
 from deltamerge.api.run_sql import formatted_sql, sql
-from deltamerge.api.save_frame import Save, create_empty, find_table
+from deltamerge.api.save_frame import Save, create_empty
+from deltamerge.api.statements.tables import Tables
 from deltamerge.as_jar.recorded import Original
 from deltamerge.as_jar.served import is_delta, is_served, register_once, with_source
 from deltamerge.as_jar.temp_views import update_for_statement, update_views
@@ -24,7 +25,7 @@ from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import parse_name, quote
+from deltamerge.sql.names import names_path, parse_name
 
 _Frames: TypeAlias = Callable[..., DataFrame]
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
@@ -77,7 +78,7 @@ def get_table(original: Original, self: Any, /, tableName: str) -> CatalogTable:
     """Return a table's entry; the comment of a Delta table stands in its log."""
     with own_calls() as is_own:
         found: CatalogTable = catalog_call(original, self, tableName)
-        table = None if is_own else _served_table(self, tableName)
+        table = None if is_own else _served_table(self, parse_name(tableName))
         return found if table is None else found._replace(description=table.table.snapshot().metadata.description)
 
 
@@ -90,8 +91,7 @@ def list_columns(
 ) -> list[CatalogColumn]:
     """Return a table's columns; those of a Delta table, and what it is partitioned by, stand in its log."""
     with own_calls() as is_own:
-        name = tableName if dbName is None else f"{quote(dbName)}.{tableName}"
-        table = None if is_own else _served_table(self, name)
+        table = None if is_own else _served_table(self, _parts(tableName, dbName))
         if table is None:
             columns: list[CatalogColumn] = catalog_call(original, self, tableName, dbName)
             return columns
@@ -111,9 +111,26 @@ def list_columns(
     ]
 
 
-def _served_table(catalog: Any, name: str) -> DeltaTable | None:  # noqa: ANN401
+def table_exists(original: Original, self: Any, /, tableName: str, dbName: str | None = None) -> bool:  # noqa: ANN401
+    """Return whether there is a table or view of a name, or a Delta table at a path."""
+    spark: SparkSession = self._sparkSession
+    with own_calls() as is_own:
+        if is_own:
+            return bool(original(self, tableName, dbName))
+        parts = _parts(tableName, dbName)
+        if names_path(parts) and is_served(spark):
+            return DeltaTable.isDeltaTable(spark, parts[1])
+        return bool(catalog_call(original, self, tableName, dbName))
+
+
+def _parts(name: str, database: str | None) -> tuple[str, ...]:
+    """Return the parts of a name; one beside a database has no others."""
+    return parse_name(name) if database is None else (database, name)
+
+
+def _served_table(catalog: Any, parts: Sequence[str]) -> DeltaTable | None:  # noqa: ANN401
     spark: SparkSession = catalog._sparkSession
-    return find_table(spark, name) if is_served(spark) else None
+    return Tables(spark).called(parts) if is_served(spark) else None
 
 
 def create_table(

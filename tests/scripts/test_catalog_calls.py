@@ -1,0 +1,45 @@
+"""PySpark's calls of the catalog, of Delta tables and of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.sessions, pytest.mark.slow]
+
+
+@pytest.fixture
+def fresh(installed: SparkSession) -> Iterator[Any]:
+    """Another session, which has no source yet; over Connect it is another client's."""
+    session: Any = installed
+    made = session.newSession() if hasattr(session, "newSession") else session.builder.create()
+    yield made
+    if type(made).__module__.startswith("pyspark.sql.connect"):
+        made.stop()
+
+
+@pytest.mark.filterwarnings("ignore:`dbName` has been deprecated")
+def test_tables_that_are_there(installed: SparkSession, database: str, fresh: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "a.b")
+    installed.range(2).write.format("delta").save(path)
+    installed.range(1).write.format("delta").saveAsTable("t")
+    installed.range(1).createOrReplaceTempView("seen")
+    there = fresh.catalog.tableExists
+    assert there(f"{database}.t")
+    assert there("t", database)
+    assert there(f"spark_catalog.{database}.t")
+    assert not there(f"{database}.u")
+    assert there(f"delta.`{path}`")
+    assert there(path, "delta")
+    assert not there(f"delta.`{path}/none`")
+    assert not there(f"delta.`{tmp_path}`")
+    assert not there("delta.none")
+    assert not there("seen")
+    assert installed.catalog.tableExists("seen")
+    installed.catalog.dropTempView("seen")
