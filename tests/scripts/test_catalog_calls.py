@@ -43,3 +43,28 @@ def test_tables_that_are_there(installed: SparkSession, database: str, fresh: An
     assert not there("seen")
     assert installed.catalog.tableExists("seen")
     installed.catalog.dropTempView("seen")
+
+
+def test_types_and_comments_of_tables(installed: SparkSession, database: str, fresh: Any, tmp_path: Path) -> None:
+    comment = "one: a\nType: VIEW\n\nlast"
+    installed.sql("CREATE TABLE managed (id BIGINT) USING delta COMMENT 'of orders'")
+    installed.sql(f"CREATE TABLE placed (id BIGINT) USING delta COMMENT '{comment}' LOCATION '{tmp_path / 'placed'}'")
+    installed.sql(f"CREATE TABLE plain (id BIGINT) USING parquet COMMENT '{comment}' LOCATION '{tmp_path / 'plain'}'")
+    installed.sql("CREATE VIEW shown COMMENT 'seen' AS SELECT id FROM placed")
+    fresh.range(1).createOrReplaceTempView("managed")
+    expected = [
+        ("managed", "spark_catalog", [database], "of orders", "MANAGED", False),
+        ("placed", "spark_catalog", [database], comment, "EXTERNAL", False),
+        ("plain", "spark_catalog", [database], comment, "EXTERNAL", False),
+        ("shown", "spark_catalog", [database], "seen", "VIEW", False),
+        ("managed", None, [], None, "TEMPORARY", True),
+    ]
+    catalog = fresh.catalog
+    assert list(map(tuple, catalog.listTables(database))) == expected
+    assert list(map(tuple, catalog.listTables(f"spark_catalog.{database}", "pl*|none"))) == expected[1:3]
+    assert [tuple(catalog.getTable(f"{database}.{name}")) for name, *_ in expected[:-1]] == expected[:-1]
+    assert tuple(catalog.getTable("managed")) == expected[-1]
+    installed.sql("COMMENT ON TABLE placed IS 'new'")
+    assert catalog.getTable(f"{database}.placed").description == "new"
+    names = [name for name, *_ in expected[:-1]]
+    assert [table.name for table in installed.catalog.listTables() if not table.isTemporary] == names

@@ -20,11 +20,13 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.as_jar.recorded import Original
 from deltamerge.as_jar.served import is_delta, is_served, register_once, with_source
 from deltamerge.as_jar.temp_views import update_for_statement, update_views
+from deltamerge.log.snapshot import table_exists
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.spark.catalog import CatalogEntry, catalog_entries, catalog_entry, names_another_catalog
 from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.own_calls import own_calls
-from deltamerge.spark.table import spark_schema
+from deltamerge.spark.table import open_table, spark_schema
 from deltamerge.sql.names import names_path, parse_name
 
 _Frames: TypeAlias = Callable[..., DataFrame]
@@ -76,10 +78,51 @@ def catalog_call(original: Original, self: Any, /, *args: Any, **kwargs: Any) ->
 
 def get_table(original: Original, self: Any, /, tableName: str) -> CatalogTable:  # noqa: ANN401
     """Return a table's entry; the comment of a Delta table stands in its log."""
+    spark: SparkSession = self._sparkSession
     with own_calls() as is_own:
+        if is_own or not is_served(spark):
+            own: CatalogTable = original(self, tableName)
+            return own
+        entry = catalog_entry(spark, parse_name(tableName))
+        if entry is not None and entry.provider == "delta" and entry.location is not None:
+            table = open_table(spark, entry.location)
+            if table_exists(table.store):
+                return _shown(entry)._replace(description=table.snapshot().metadata.description)
         found: CatalogTable = catalog_call(original, self, tableName)
-        table = None if is_own else _served_table(self, parse_name(tableName))
-        return found if table is None else found._replace(description=table.table.snapshot().metadata.description)
+        return found
+
+
+def list_tables(
+    original: Original,
+    self: Any,  # noqa: ANN401
+    /,
+    dbName: str | None = None,
+    pattern: str | None = None,
+) -> list[CatalogTable]:
+    """Return the entries of a database as its catalog has them.
+
+    Spark's own call starts a worker in Python for each Delta table, and does not find its type and comment.
+    """
+    spark: SparkSession = self._sparkSession
+    database = (str(self.currentDatabase()),) if dbName is None else parse_name(dbName)
+    if is_served(spark) and not names_another_catalog(spark, (*database, "")):
+        entries = catalog_entries(spark, database, pattern or "*")
+        if any(entry.provider == "delta" for entry in entries):
+            return [_shown(entry) for entry in entries]
+    found: list[CatalogTable] = original(self, dbName, pattern)
+    return found
+
+
+def _shown(entry: CatalogEntry) -> CatalogTable:
+    known, is_temporary = entry.details, entry.is_temporary
+    return CatalogTable(
+        name=known["Table"],
+        catalog=known.get("Catalog"),
+        namespace=[known["Database"]] if "Database" in known else [],
+        description=known.get("Comment"),
+        tableType="TEMPORARY" if is_temporary else known["Type"],
+        isTemporary=is_temporary,
+    )
 
 
 def list_columns(
@@ -111,7 +154,7 @@ def list_columns(
     ]
 
 
-def table_exists(original: Original, self: Any, /, tableName: str, dbName: str | None = None) -> bool:  # noqa: ANN401
+def has_table(original: Original, self: Any, /, tableName: str, dbName: str | None = None) -> bool:  # noqa: ANN401
     """Return whether there is a table or view of a name, or a Delta table at a path."""
     spark: SparkSession = self._sparkSession
     with own_calls() as is_own:
