@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from deltamerge.exceptions import DeltaTableNotFoundException
+from deltamerge.tables import DeltaTable
+from merge.tables import rows
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -68,3 +72,28 @@ def test_types_and_comments_of_tables(installed: SparkSession, database: str, fr
     assert catalog.getTable(f"{database}.placed").description == "new"
     names = [name for name, *_ in expected[:-1]]
     assert [table.name for table in installed.catalog.listTables() if not table.isTemporary] == names
+
+
+def test_names_of_the_sessions_catalog_while_another_is_current(
+    installed: SparkSession, database: str, fresh: Any, tmp_path: Path
+) -> None:
+    derby = f"jdbc:derby:{tmp_path / 'derby'};create=true"
+    of_jdbc = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+    for key, value in {"": of_jdbc, ".url": derby, ".driver": "org.apache.derby.jdbc.EmbeddedDriver"}.items():
+        fresh.conf.set(f"spark.sql.catalog.other{key}", value)
+    installed.sql("CREATE TABLE t USING delta AS SELECT 1 AS a")
+    name = f"spark_catalog.{database}.t"
+    for use in ("spark_catalog", "other"):
+        fresh.sql(f"USE {use}")
+        # The session has its source from here on.
+        fresh.catalog.refreshTable(name)
+        fresh.sql(f"INSERT INTO {name} VALUES (2)")
+        fresh.sql("SELECT 3 AS a").write.format("delta").mode("append").saveAsTable(name)
+        assert DeltaTable.forName(fresh, name).history(1).collect()[0]["operation"] == "WRITE"
+        assert fresh.catalog.getTable(name).tableType == "MANAGED"
+        assert [table.name for table in fresh.catalog.listTables(f"spark_catalog.{database}")] == ["t"]
+        fresh.sql(f"DELETE FROM {name} WHERE a > 1")
+        assert rows(fresh.table(name)) == rows(fresh.sql(f"SELECT * FROM {name}")) == [(1,)]
+    with pytest.raises(DeltaTableNotFoundException):
+        DeltaTable.forName(fresh, f"{database}.t")
+    assert fresh.catalog.listTables("APP") == []

@@ -185,6 +185,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     if _is_of_another_catalog(parts):
         return CatalogEntry("", None)
     *database, name = qualified(spark, parts)
+    is_absent = False
     with errors_not_logged(), own_calls():
         try:
             found = spark.catalog.getTable(quote_name(parts))
@@ -192,14 +193,15 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
             is_absent = any(name in str(error) for name in _ABSENT)
             if not is_absent and "DATA_SOURCE_NOT_FOUND" not in str(error):
                 raise
-            if names_another_catalog(spark, parts):
-                return CatalogEntry("", None)
-            if is_absent:
-                return None
         else:
             if found.isTemporary or found.catalog != _SESSION_CATALOG:
                 return CatalogEntry("", None, found.isTemporary)
             database, name = found.namespace or [], found.name
+    # Spark's call looks for a name without a catalog in the session's one, too, whichever is current.
+    if names_another_catalog(spark, parts):
+        return CatalogEntry("", None)
+    if is_absent:
+        return None
     # Of a table whose source is written in Python DESCRIBE TABLE does not show the location.
     entries = catalog_entries(spark, database, name)
     is_named = (entry for entry in entries if entry.details["Table"].lower() == name.lower() and not entry.is_temporary)
@@ -209,8 +211,10 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
 def catalog_entries(spark: SparkSession, database: Sequence[str], pattern: str) -> list[CatalogEntry]:
     """Return the tables and views of a database of the session's catalog, and the temporary views."""
     pattern = pattern.replace("'", "\\'")
+    # Another catalog may be the current one.
+    named = quote_name((_SESSION_CATALOG, *database[-1:]))
     with own_calls():
-        rows = spark.sql(f"SHOW TABLE EXTENDED IN {quote_name(database)} LIKE '{pattern}'").collect()
+        rows = spark.sql(f"SHOW TABLE EXTENDED IN {named} LIKE '{pattern}'").collect()
     return [_entry(row) for row in rows]
 
 
