@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.catalog import Catalog
 
 from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.tables import DeltaTable
@@ -97,3 +99,46 @@ def test_names_of_the_sessions_catalog_while_another_is_current(
     with pytest.raises(DeltaTableNotFoundException):
         DeltaTable.forName(fresh, f"{database}.t")
     assert fresh.catalog.listTables("APP") == []
+
+
+@pytest.mark.skipif(not hasattr(Catalog, "dropTable"), reason="PySpark 4.2 added the calls")
+def test_calls_since_4_2(installed: SparkSession, database: str, fresh: Any, tmp_path: Path) -> None:
+    name, path, catalog = f"{database}.t", str(tmp_path / "t"), fresh.catalog
+    installed.sql(f"CREATE TABLE t (id INT, p STRING, q INT) USING delta PARTITIONED BY (p, q) LOCATION '{path}'")
+    installed.sql("INSERT INTO t VALUES (1, 'a/b', 1), (2, NULL, 2)")
+    installed.sql("ALTER TABLE t SET TBLPROPERTIES ('of' = 'orders')")
+    for named in (name, f"delta.`{path}`"):
+        assert catalog.getTableProperties(named)["of"] == "orders"
+        found = sorted(each.partition for each in catalog.listPartitions(named))
+        assert found == ["p=__HIVE_DEFAULT_PARTITION__/q=2", "p=a%2Fb/q=1"]
+    assert "id INT" in catalog.getCreateTableString(name)
+    with pytest.raises(AnalysisException, match="NOT_SUPPORTED_COMMAND_FOR_V2_TABLE"):
+        catalog.analyzeTable(name)
+    catalog.truncateTable(name)
+    assert rows(fresh.table(name)) == []
+    catalog.dropTable(name)
+    catalog.dropTable(name, ifExists=True)
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        catalog.dropTable(name)
+    assert catalog.tableExists(f"delta.`{path}`")
+    installed.sql("CREATE TABLE t USING delta AS SELECT 1 AS a")
+    catalog.dropTable(name, purge=True)
+    assert not catalog.tableExists(name)
+    folder = Path(installed.catalog.getDatabase(database).locationUri.removeprefix("file:")) / "t"
+    installed.range(1).write.format("delta").save(str(folder))
+    catalog.dropTable(name)
+    assert not DeltaTable.isDeltaTable(fresh, str(folder))
+
+
+@pytest.mark.skipif(not hasattr(Catalog, "dropTable"), reason="PySpark 4.2 added the calls")
+def test_calls_since_4_2_of_other_tables(installed: SparkSession, database: str) -> None:
+    catalog: Any = installed.catalog
+    made = "CREATE TABLE plain USING parquet PARTITIONED BY (p) TBLPROPERTIES (of = 'x')"
+    installed.sql(f"{made} AS SELECT 1 AS a, 2 AS p")
+    assert catalog.getTableProperties("plain")["of"] == "x"
+    assert [each.partition for each in catalog.listPartitions("plain")] == ["p=2"]
+    catalog.analyzeTable("plain")
+    catalog.truncateTable("plain")
+    assert rows(installed.table("plain")) == []
+    catalog.dropTable("plain")
+    assert not catalog.tableExists("plain")
