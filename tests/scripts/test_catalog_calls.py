@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.catalog import Catalog
 
+from conftest import SERVER
 from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.tables import DeltaTable
 from merge.tables import rows
@@ -24,7 +26,9 @@ pytestmark = [pytest.mark.sessions, pytest.mark.slow]
 def fresh(installed: SparkSession) -> Iterator[Any]:
     """Another session, which has no source yet; over Connect it is another client's."""
     session: Any = installed
-    made = session.newSession() if hasattr(session, "newSession") else session.builder.create()
+    # Over Connect PySpark 4.0 to 4.2 have no such call.
+    has_call = hasattr(session, "newSession")
+    made = session.newSession() if has_call else session.builder.remote(os.environ[SERVER]).create()
     yield made
     if type(made).__module__.startswith("pyspark.sql.connect"):
         made.stop()

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession, catalog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import catalog as pyspark_catalog
 from pyspark.sql.catalog import Column as CatalogColumn
 from pyspark.sql.catalog import Table as CatalogTable
 from pyspark.sql.types import StructType
@@ -159,7 +160,7 @@ def list_partitions(original: Original, self: Any, /, tableName: str) -> Any:  #
     names = found.columns
     values = found.select(*(F.col(quote(name)).cast("string") for name in names)).collect()
     # PySpark 4.0 and 4.1 do not have the class, nor the call.
-    return [catalog.TablePartition("/".join(map(partition_folder, names, row))) for row in values]
+    return [pyspark_catalog.TablePartition("/".join(map(partition_folder, names, row))) for row in values]
 
 
 def truncate_table(original: Original, self: Any, /, tableName: str) -> None:  # noqa: ANN401
