@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.tables import DeltaTable
@@ -65,6 +66,46 @@ def test_views_of_sql_and_of_views(installed: SparkSession, tmp_path: Path) -> N
     finally:
         for name in ("seen", "seen_too"):
             spark.catalog.dropTempView(name)
+
+
+@pytest.mark.parametrize("statement", ["REFRESH TABLE of_jar", "ALTER TABLE of_jar ADD COLUMNS (b INT)"])
+def test_views_over_tables_that_the_jar_made(installed: SparkSession, tmp_path: Path, statement: str) -> None:
+    """It leaves the columns to the log: their entries have none."""
+    spark, path = installed, str(tmp_path / "a t")
+    try:
+        spark.sql(f"CREATE TABLE of_jar USING delta LOCATION '{path}' AS SELECT 1 AS a")
+        spark.sql("CREATE VIEW w_view AS SELECT a FROM of_jar")
+        empty_entry(spark, "of_jar")
+        with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+            spark.table("w_view").collect()
+        spark.sql(statement)
+        assert rows(spark.table("w_view")) == rows(spark.sql("SELECT * FROM w_view")) == [(1,)]
+        assert "Type: EXTERNAL" in spark.sql("SHOW TABLE EXTENDED LIKE 'of_jar'").collect()[0]["information"]
+    finally:
+        spark.sql("DROP VIEW IF EXISTS w_view")
+        spark.sql("DROP TABLE IF EXISTS of_jar")
+
+
+def test_views_over_tables_that_were_renamed(installed: SparkSession) -> None:
+    """Spark leaves the old location in the metadata of the columns."""
+    spark = installed
+    try:
+        spark.sql("CREATE TABLE named_made USING delta AS SELECT 1 AS a")
+        spark.sql("ALTER TABLE named_made RENAME TO named_later")
+        spark.sql("CREATE TABLE named_made USING delta AS SELECT 2 AS a")
+        spark.sql("REFRESH TABLE named_later")
+        spark.sql("CREATE VIEW w_view AS SELECT a FROM named_later")
+        assert rows(spark.table("w_view")) == [(1,)]
+    finally:
+        spark.sql("DROP VIEW IF EXISTS w_view")
+        for name in ("named_made", "named_later"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def empty_entry(spark: Any, table: str) -> None:
+    columns = getattr(spark._jvm, "org.apache.spark.sql.types.DataType").fromJson(StructType().json())
+    spark._jsparkSession.sharedState().externalCatalog().alterTableDataSchema("default", table, columns)
+    spark.catalog.refreshTable(table)
 
 
 def test_names_of_another_database(installed: SparkSession) -> None:

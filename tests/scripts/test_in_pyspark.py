@@ -548,3 +548,19 @@ def test_names_that_scripts_import_by_a_star() -> None:
     names: dict[str, Any] = {}
     exec("from deltamerge.tables import *\nfrom deltamerge import configure_spark_with_delta_pip", names)
     assert {"DeltaTable", "DataFrame", "SparkSession", "StructType", "Optional", "functions"} <= names.keys()
+
+
+def test_lists_of_paths(installed: SparkSession, tmp_path: Path) -> None:
+    path, reader = str(tmp_path / "t"), installed.read.format("delta")
+    for count in (2, 3):
+        installed.range(count).write.format("delta").mode("overwrite").save(path)
+    for found in (reader.load([path]), installed.read.load([path], format="delta"), reader.load(path=path)):
+        assert rows(found) == [(0,), (1,), (2,)]
+        assert "FileScan" in physical_plan(found) or "Scan parquet" in physical_plan(found)
+    assert rows(reader.load([f"{path}@v0"])) == [(0,), (1,)]
+    with pytest.raises(DeltaIllegalArgumentException, match=r"'path' is not specified.*unionByName"):
+        reader.load([path, path])
+    plain = str(tmp_path / "plain")
+    installed.range(1).write.parquet(plain)
+    assert installed.read.parquet(plain, plain).count() == 2
+    assert installed.read.format("parquet").load([plain, plain]).count() == 2

@@ -8,6 +8,7 @@ import warnings
 from pyspark.sql import SparkSession
 
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, source_settings
+from deltamerge.spark.session import as_active
 from deltamerge.workers.data_source import DeltaSource
 from deltamerge.workers.sealed import Sealed
 
@@ -34,7 +35,9 @@ def register_source(spark: SparkSession) -> bool:
         )
         return False
     settings = Sealed(source_settings(spark))
-    spark.dataSource.register(type(DeltaSource.__name__, (DeltaSource,), {"settings": settings}))
+    # Spark refuses a name that the active session has a source for, whichever session gets it.
+    with as_active(spark):
+        spark.dataSource.register(type(DeltaSource.__name__, (DeltaSource,), {"settings": settings}))
     return True
 
 

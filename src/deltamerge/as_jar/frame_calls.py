@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -19,7 +19,7 @@ from deltamerge.api.save_frame import Save, create_as, insert_into, save_as_tabl
 from deltamerge.as_jar.recorded import Original, asked_of, session_of
 from deltamerge.as_jar.served import is_delta, is_served, register_once, table_of, with_source
 from deltamerge.as_jar.temp_views import update_views
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
 from deltamerge.sql.names import parse_name
@@ -39,6 +39,11 @@ def load(
 ) -> DataFrame:
     spark = session_of(self)
     asked = asked_of(self, Load(), {"format": format, "schema": schema}, options)
+    if isinstance(path, list):
+        if len(path) > 1 and is_delta(spark, asked.source):
+            raise _several_paths(path)
+        if len(path) < 2:
+            path = path[0] if path else None
     place = asked.options.get("path") if path is None else path
     # Without a place it may be the question whether a JAR has the source.
     if isinstance(place, str) and is_delta(spark, asked.source):
@@ -46,6 +51,14 @@ def load(
             return load_path(spark, place, asked)
         register_once(spark)
     return original(self, path, format, schema, **options)
+
+
+def _several_paths(paths: Sequence[str]) -> DeltaIllegalArgumentException:
+    return DeltaIllegalArgumentException(
+        "DELTA_TABLE_PATH_NOT_GIVEN",
+        f"'path' is not specified: a Delta table has one path, and there are {len(paths)}, of which the first is "
+        f"{paths[0]}. Load each by itself and put the frames together by unionByName.",
+    )
 
 
 def reader_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401

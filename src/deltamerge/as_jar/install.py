@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from deltamerge.api.load_frame import Load
 from deltamerge.api.register import ON_DEMAND, register_source
 from deltamerge.api.save_frame import Save
 from deltamerge.as_delta import install_as_delta
-from deltamerge.as_jar import frame_calls, session_calls, stream_calls, temp_views
+from deltamerge.as_jar import catalog_calls, frame_calls, session_calls, stream_calls, temp_views
 from deltamerge.as_jar.recorded import Call, record, replace_method
 from deltamerge.as_jar.served import REPLACES_JARS, registered
 from deltamerge.spark.data_source import drop_missing_catalog
@@ -105,6 +106,16 @@ _CLASSES = {
 """PySpark's classes: the one of classic Spark, and the module and the name of Connect's."""
 
 
+_CALLS_SINCE_4_2: Mapping[str, Call] = {
+    **dict.fromkeys(("analyzeTable", "getCreateTableString"), catalog_calls.catalog_call),
+    "dropTable": catalog_calls.drop_table,
+    "getTableProperties": catalog_calls.table_properties,
+    "listPartitions": catalog_calls.list_partitions,
+    "truncateTable": catalog_calls.truncate_table,
+}
+"""The catalog's, of PySpark 4.2."""
+
+
 def _classes() -> list[SimpleNamespace]:
     classic = SimpleNamespace(**{key: of for key, (of, _, _) in _CLASSES.items()})
     try:
@@ -141,15 +152,18 @@ def _install(found: SimpleNamespace) -> None:
         found.session.Builder: {"getOrCreate": session_calls.made_session},
         found.conf: {"get": session_calls.conf_value},
         found.catalog: {
-            "createTable": session_calls.create_table,
+            "createTable": catalog_calls.create_table,
             **dict.fromkeys(
-                ("cacheTable", "isCached", "refreshTable", "uncacheTable"),
-                session_calls.catalog_call,
+                ("cacheTable", "isCached", "recoverPartitions", "refreshTable", "uncacheTable"),
+                catalog_calls.catalog_call,
             ),
-            "getTable": session_calls.get_table,
-            "listColumns": session_calls.list_columns,
+            "getTable": catalog_calls.get_table,
+            "listColumns": catalog_calls.list_columns,
+            "listTables": catalog_calls.list_tables,
+            "tableExists": catalog_calls.has_table,
             "dropTempView": temp_views.drop,
             "dropGlobalTempView": temp_views.drop_global,
+            **(_CALLS_SINCE_4_2 if hasattr(found.catalog, "dropTable") else {}),
         },
         found.frame: {
             "mergeInto": frame_calls.merge_into,

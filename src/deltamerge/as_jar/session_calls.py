@@ -8,23 +8,16 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.catalog import Column as CatalogColumn
-from pyspark.sql.catalog import Table as CatalogTable
-from pyspark.sql.types import StructType
 
-from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.load_frame import Load, load_table
 from deltamerge.api.run_sql import formatted_sql, sql
-from deltamerge.api.save_frame import Save, create_empty, find_table
 from deltamerge.as_jar.recorded import Original
-from deltamerge.as_jar.served import is_delta, is_served, register_once, with_source
+from deltamerge.as_jar.served import is_served, register_once, with_source
 from deltamerge.as_jar.temp_views import update_views, updated_for_statement
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.own_calls import own_calls
-from deltamerge.spark.table import spark_schema
-from deltamerge.sql.names import parse_name, quote
+from deltamerge.sql.names import parse_name
 
 _Frames: TypeAlias = Callable[..., DataFrame]
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
@@ -63,75 +56,3 @@ def conf_value(original: Original, self: Any, /, key: str, *default: Any, **kwar
         default = (DEFAULTS[key],)
     value: str | None = original(self, key, *default, **kwargs)
     return value
-
-
-def catalog_call(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-    """Ask the catalog, which needs the source for a Delta table's entry."""
-    spark: SparkSession = self._sparkSession
-    if not is_served(spark):
-        return original(self, *args, **kwargs)
-    return with_source(spark, partial(original, self, *args, **kwargs))
-
-
-def get_table(original: Original, self: Any, /, tableName: str) -> CatalogTable:  # noqa: ANN401
-    """Return a table's entry; the comment of a Delta table stands in its log."""
-    with own_calls() as is_own:
-        found: CatalogTable = catalog_call(original, self, tableName)
-        table = None if is_own else _served_table(self, tableName)
-        return found if table is None else found._replace(description=table.table.snapshot().metadata.description)
-
-
-def list_columns(
-    original: Original,
-    self: Any,  # noqa: ANN401
-    /,
-    tableName: str,
-    dbName: str | None = None,
-) -> list[CatalogColumn]:
-    """Return a table's columns; those of a Delta table, and what it is partitioned by, stand in its log."""
-    with own_calls() as is_own:
-        name = tableName if dbName is None else f"{quote(dbName)}.{tableName}"
-        table = None if is_own else _served_table(self, name)
-        if table is None:
-            columns: list[CatalogColumn] = catalog_call(original, self, tableName, dbName)
-            return columns
-        snapshot = table.table.snapshot()
-    clustered = {path[0] for path in snapshot.clustered_by}
-    return [
-        CatalogColumn(
-            name=field.name,
-            description=field.metadata.get("comment"),
-            dataType=field.metadata.get(CHAR_VARCHAR_TYPE) or field.dataType.simpleString(),
-            nullable=field.nullable,
-            isPartition=field.name in snapshot.metadata.partition_columns,
-            isBucket=False,
-            isCluster=field.name in clustered,
-        )
-        for field in spark_schema(snapshot).fields
-    ]
-
-
-def _served_table(catalog: Any, name: str) -> DeltaTable | None:  # noqa: ANN401
-    spark: SparkSession = catalog._sparkSession
-    return find_table(spark, name) if is_served(spark) else None
-
-
-def create_table(
-    original: _Frames,
-    self: Any,  # noqa: ANN401
-    /,
-    tableName: str,
-    path: str | None = None,
-    source: str | None = None,
-    schema: StructType | None = None,
-    description: str | None = None,
-    **options: str,
-) -> DataFrame:
-    """Make a Delta table, or an entry of the catalog for one that is there."""
-    spark: SparkSession = self._sparkSession
-    if not is_delta(spark, (source or "").lower()):
-        return original(self, tableName, path, source, schema, description, **options)
-    asked = Save().with_call("options", (), {**options, "path": path})
-    if not create_empty(spark, tableName, schema, asked, description):
-        return original(self, tableName, path, source, schema, description, **options)
-    return spark.table(tableName)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
@@ -21,6 +21,11 @@ from deltamerge.storage.credentials import StoreOptions
 _SESSION_CATALOG = "spark_catalog"
 # The errors that say that there is no such table; any other says nothing of it.
 _ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
+# In what Spark shows of a table, with what may follow it.
+_COMMENT = re.compile(
+    r"^Comment: (.*?)\n(?=(?:Collation|View Text|Table Properties|Statistics|Location|Schema): )",
+    re.MULTILINE | re.DOTALL,
+)
 # The names that Spark's catalog takes for tables.
 _MANAGED_NAME = re.compile(r"[A-Za-z0-9_]+")
 
@@ -60,7 +65,7 @@ class CatalogEntry:
     Args:
         provider: The data source, in lower case; empty for views.
         location: The folder of a table; None for views.
-        details: What Spark shows of a table, such as its owner.
+        details: What Spark shows of it, such as its name, type and owner.
     """
 
     provider: str
@@ -180,27 +185,49 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     if _is_of_another_catalog(parts):
         return CatalogEntry("", None)
     *database, name = qualified(spark, parts)
+    is_absent = False
     with errors_not_logged(), own_calls():
         try:
             found = spark.catalog.getTable(quote_name(parts))
         except SPARK_ERRORS as error:
-            if "DATA_SOURCE_NOT_FOUND" not in str(error):
-                if not any(name in str(error) for name in _ABSENT):
-                    raise
-                is_own = len(parts) > 2 or spark.catalog.currentCatalog() == _SESSION_CATALOG
-                return None if is_own else CatalogEntry("", None)
+            is_absent = any(name in str(error) for name in _ABSENT)
+            if not is_absent and "DATA_SOURCE_NOT_FOUND" not in str(error):
+                raise
         else:
             if found.isTemporary or found.catalog != _SESSION_CATALOG:
                 return CatalogEntry("", None, found.isTemporary)
             database, name = found.namespace or [], found.name
+    # Spark's call looks for a name without a catalog in the session's one, too, whichever is current.
+    if names_another_catalog(spark, parts):
+        return CatalogEntry("", None)
+    if is_absent:
+        return None
     # Of a table whose source is written in Python DESCRIBE TABLE does not show the location.
-    pattern = name.replace("'", "\\'")
-    rows = spark.sql(f"SHOW TABLE EXTENDED IN {quote_name(database)} LIKE '{pattern}'").collect()
-    described = [str(row["information"]) for row in rows if row["tableName"].lower() == name.lower()]
-    lines = (line.partition(": ") for each in described for line in each.splitlines())
-    details = {key: value for key, _, value in lines}
-    location = details.get("Location")
-    return CatalogEntry(details.get("Provider", "").lower(), location, details=details)
+    entries = catalog_entries(spark, database, name)
+    is_named = (entry for entry in entries if entry.details["Table"].lower() == name.lower() and not entry.is_temporary)
+    return next(is_named, CatalogEntry("", None))
+
+
+def catalog_entries(spark: SparkSession, database: Sequence[str], pattern: str) -> list[CatalogEntry]:
+    """Return the tables and views of a database of the session's catalog, and the temporary views."""
+    pattern = pattern.replace("'", "\\'")
+    # Another catalog may be the current one.
+    named = quote_name((_SESSION_CATALOG, *database[-1:]))
+    with own_calls():
+        rows = spark.sql(f"SHOW TABLE EXTENDED IN {named} LIKE '{pattern}'").collect()
+    return [_entry(row) for row in rows]
+
+
+def _entry(row: Row) -> CatalogEntry:
+    information = str(row["information"])
+    comment = _COMMENT.search(information)
+    # It may have lines that look like those of details.
+    others = information if comment is None else information[: comment.start()] + information[comment.end() :]
+    lines = (line.partition(": ") for line in others.splitlines())
+    details = {"Table": str(row["tableName"]), **{key: value for key, _, value in lines}}
+    if comment is not None:
+        details["Comment"] = comment[1]
+    return CatalogEntry(details.get("Provider", "").lower(), details.get("Location"), row["isTemporary"], details)
 
 
 def names_another_catalog(spark: SparkSession, parts: Sequence[str]) -> bool:

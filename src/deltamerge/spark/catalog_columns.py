@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.spark.catalog import location_in, with_location, without_location
+from deltamerge.spark.catalog import with_location
 from deltamerge.spark.session import is_connect
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import quote_name
@@ -20,7 +20,8 @@ logger = logging.getLogger("deltamerge.spark.catalog")
 def update_columns(table: Table, schema_string: str | None) -> None:
     """Give the entry of a table that was opened by its name the columns of a committed schema. Delta: UpdateCatalog.
 
-    Spark Connect has no call for it, and of tables that delta-spark made the catalog has no columns.
+    The entries that delta-spark made have none, so that Spark cannot resolve views over them. Spark Connect has no call
+    for it.
 
     Args:
         schema_string: As JSON; None where the commit has none.
@@ -48,10 +49,9 @@ def _update_entry(table: Table, name: tuple[str, ...], schema: StructType) -> No
     is_of_table = provider.isDefined() and provider.get() == "delta" and place.store.root == table.store.root
     known = _struct(entry.schema().json())
     columns = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields])
-    if not is_of_table or not known.fields or without_location(known) == columns:
+    columns = with_location(columns, table.location)
+    if not is_of_table or known == columns:
         return
-    location = location_in(known)
-    columns = columns if location is None else with_location(columns, location)
     java = getattr(spark._jvm, "org.apache.spark.sql.types.DataType").fromJson(columns.json())
     catalog.alterTableDataSchema(*name, java)
     spark.catalog.refreshTable(quote_name(table.entry))

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession, datasource
 from deltamerge.spark.config import KEYS
 from deltamerge.spark.default_file_system import known_bases
 from deltamerge.spark.held_settings import set_if_allowed
+from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import (
     COMPUTED_DEFAULTS,
     SPARK_ERRORS,
@@ -47,7 +48,7 @@ def drop_missing_catalog(spark: SparkSession) -> None:
     """Unset the session's catalog where it is delta-spark's and no JAR has it: Spark would find no table at all."""
     if conf_value(spark, _CATALOG) != _CATALOG_OF_JAR:
         return
-    with errors_not_logged():
+    with errors_not_logged(), own_calls():
         try:
             # A new session knows its current database without the catalog.
             spark.catalog.tableExists("deltamerge_no_table")

@@ -78,6 +78,25 @@ def frame_of_plan(plan: JavaObject, spark: SparkSession) -> DataFrame:
     return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
+@contextmanager
+def as_active(spark: SparkSession) -> Iterator[None]:
+    """Make a classic session the active one of this thread meanwhile; does nothing over Connect."""
+    if is_connect(spark):
+        yield
+        return
+    session: Any = spark
+    sessions = session._get_j_spark_session_class(session._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
 def runs_in_local_mode(spark: SparkSession) -> bool:
     """Return whether a session's tasks are known to run on this machine."""
     return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")

@@ -30,6 +30,7 @@ from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaUnsupportedOperationException
 from deltamerge.scan.time_travel import expression_ms
+from deltamerge.spark.catalog_columns import update_columns
 from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.table import Table
 from deltamerge.sql.literals import string_value
@@ -74,8 +75,9 @@ def run_convert(tables: Tables, statement: Convert, _: str) -> DataFrame:
 
 
 def run_refresh(tables: Tables, found: DeltaTable, _: ast.RefreshTable) -> DataFrame:
-    """Let Spark read anew what it has cached of a table, whose log is always read anew."""
+    """Let Spark read anew what it has cached of a table, whose log is always read anew, and the catalog its columns."""
     refresh_path(tables.spark, found.table.location)
+    update_columns(found.table, found.table.snapshot().metadata.schema_string)
     return frames.nothing(tables.spark)
 
 
