@@ -16,11 +16,10 @@ from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import names_path, parse_name, quote_name, shown_name
+from deltamerge.sql.relations import GLOBAL_DATABASE
 from deltamerge.storage.credentials import StoreOptions
 
 _SESSION_CATALOG = "spark_catalog"
-# The errors that say that there is no such table; any other says nothing of it.
-_ABSENT = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND")
 # In what Spark shows of a table, with what may follow it.
 _COMMENT = re.compile(
     r"^Comment: (.*?)\n(?=(?:Collation|View Text|Table Properties|Statistics|Location|Schema): )",
@@ -182,30 +181,25 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
 
     What another catalog has, or might have, is a table without a location here.
     """
-    if _is_of_another_catalog(parts):
+    is_elsewhere = names_another_catalog(spark, parts)
+    if is_elsewhere and len(parts) > 1:
         return CatalogEntry("", None)
-    *database, name = qualified(spark, parts)
-    is_absent = False
-    with errors_not_logged(), own_calls():
+    # Temporary views are in no database, but for the global ones.
+    database = ("default",) if is_elsewhere else qualified(spark, parts)[:-1]
+    is_view_in_reach = len(parts) == 1 or database[-1].lower() == GLOBAL_DATABASE
+    with errors_not_logged():
         try:
-            found = spark.catalog.getTable(quote_name(parts))
+            entries = catalog_entries(spark, database, parts[-1])
         except SPARK_ERRORS as error:
-            is_absent = any(name in str(error) for name in _ABSENT)
-            if not is_absent and "DATA_SOURCE_NOT_FOUND" not in str(error):
+            if "SCHEMA_NOT_FOUND" not in str(error):
                 raise
-        else:
-            if found.isTemporary or found.catalog != _SESSION_CATALOG:
-                return CatalogEntry("", None, found.isTemporary)
-            database, name = found.namespace or [], found.name
-    # Spark's call looks for a name without a catalog in the session's one, too, whichever is current.
-    if names_another_catalog(spark, parts):
+            return None
+    found = [entry for entry in entries if entry.details["Table"].lower() == parts[-1].lower()]
+    if is_view_in_reach and any(entry.is_temporary for entry in found):
+        return CatalogEntry("", None, is_temporary=True)
+    if is_elsewhere:
         return CatalogEntry("", None)
-    if is_absent:
-        return None
-    # Of a table whose source is written in Python DESCRIBE TABLE does not show the location.
-    entries = catalog_entries(spark, database, name)
-    is_named = (entry for entry in entries if entry.details["Table"].lower() == name.lower() and not entry.is_temporary)
-    return next(is_named, CatalogEntry("", None))
+    return next((entry for entry in found if not entry.is_temporary), None)
 
 
 def catalog_entries(spark: SparkSession, database: Sequence[str], pattern: str) -> list[CatalogEntry]:
