@@ -261,6 +261,10 @@ def test_elements_keys_and_values_become_wider(run: Run, spark: SparkSession, tm
     ]
     with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_ALTER_TABLE_CHANGE_COL_OP"):
         run("ALTER TABLE @t ALTER COLUMN a.element TYPE INT")
+    run("ALTER TABLE @t ADD COLUMN v ARRAY<VARCHAR(5)>")
+    for change in ("ALTER COLUMN v.element TYPE STRING", "CHANGE COLUMN a.element element BIGINT COMMENT 'x'"):
+        with pytest.raises(DeltaAnalysisException, match="DELTA_OPERATION_NOT_ALLOWED"):
+            run(f"ALTER TABLE @t {change}")
     for column in ("a.value", "a.element.x", "s.element", "nothing.element"):
         with pytest.raises(DeltaAnalysisException, match="DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"):
             run(f"ALTER TABLE @t ALTER COLUMN {column} TYPE DOUBLE")

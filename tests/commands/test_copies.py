@@ -207,6 +207,7 @@ def test_a_restore_assigns_no_identity_again(spark: SparkSession, tmp_path: Path
     sql(spark, f"ALTER TABLE delta.`{path}` RENAME COLUMN k TO key")
     write_delta(spark.range(5).selectExpr("CAST(id AS INT) AS v"), path, mode="append")
     given = max(row.key for row in DeltaTable.forPath(spark, path).toDF().collect())
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD COLUMN k BIGINT")
     DeltaTable.forPath(spark, path).restoreToVersion(0)
     write_delta(spark.sql("SELECT 1 AS v"), path, mode="append")
     (row,) = DeltaTable.forPath(spark, path).toDF().collect()

@@ -111,7 +111,8 @@ def test_patterns_beside_char_need_spark(sql: str) -> None:
     table = StructType([StructField("c", StringType(), metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(5)"})])
     given = StructType([StructField("c", StringType())])
     assert condition_of(sql, given, table, Request({}, {})) is None
-    assert condition_of("c = 'ab' OR c IN ('cd')", given, table, Request({}, {})) is not None
+    for compared in ("c = 'ab' OR c IN ('cd')", "c IS NOT NULL", "c BETWEEN 'a' AND 'b' OR c IS NULL"):
+        assert condition_of(compared, given, table, Request({}, {})) is not None
 
 
 def filter_of(kind: str, **values: object) -> object:

@@ -43,6 +43,7 @@ def test_many_at_once_are_the_same_as_one_by_one(paths: list[tuple[str, str]]) -
         ("/some/with%20space", "/some/with space"),
         ("s3://bucket/a%20b", "s3://bucket/a b"),
         ("./p=1//./b/./c", "p=1/b/c"),
+        (".//a", "a"),
         ("s3://bucket//k/./x", "s3://bucket/k/x"),
         ("hdfs:///k//x", "hdfs:///k/x"),
         ("//k//x", "/k/x"),

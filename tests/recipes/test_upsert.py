@@ -60,6 +60,27 @@ def test_rows_keep_their_order_whatever_is_written(
     assert rows_of(table.toDF()) == [(1, "c", 15), (2, "c", 15)]
 
 
+@pytest.mark.parametrize("update", ["name", ("name",), map(str, ["name"])], ids=["string", "tuple", "iterator"])
+def test_names_to_update_in_any_form(spark: SparkSession, tmp_path: Path, update: Any) -> None:
+    table = table_of(spark, tmp_path, [(1, "a", 5)])
+    source = spark.createDataFrame([(1, "b", 6)], SCHEMA)
+    upsert(table, source, "id", update=update, quarantine=str(tmp_path / "rejected"))
+    assert rows_of(table.toDF()) == [(1, "b", 5)]
+
+
+@pytest.mark.parametrize("name", ["info.at", "x.at"])
+def test_an_order_that_a_field_or_a_name_with_a_dot_only_resembles(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    schema = "id INT, at INT, info STRUCT<at: INT>, `x.at` INT"
+    write_delta(spark.createDataFrame([(1, 5, (0,), 0)], schema), str(tmp_path / "t"))
+    source = spark.createDataFrame([(1, 6, (9,), 9)], schema)
+    update: Any = {name: "7"} if name == "info.at" else [name]
+    upsert(str(tmp_path / "t"), source, "id", order_by="at", update=update)
+    (row,) = DeltaTable.forPath(spark, str(tmp_path / "t")).toDF().collect()
+    assert (row.at, row.info.at, row["x.at"]) == ((6, 7, 0) if name == "info.at" else (6, 0, 9))
+
+
 def test_an_order_is_kept_with_its_null(spark: SparkSession, tmp_path: Path) -> None:
     schema = "id INT, day INT, hour INT"
     table = table_of(spark, tmp_path, [(1, 4, 9)], schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,8 +22,15 @@ from deltamerge.as_jar.served import is_delta, is_served, with_source
 from deltamerge.log.snapshot import table_exists
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
-from deltamerge.spark.catalog import CatalogEntry, catalog_entries, catalog_entry, names_another_catalog
+from deltamerge.spark.catalog import (
+    CatalogEntry,
+    catalog_entries,
+    catalog_entry,
+    current_database,
+    names_another_catalog,
+)
 from deltamerge.spark.own_calls import own_calls
+from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged
 from deltamerge.spark.table import open_table, spark_schema
 from deltamerge.sql.names import names_path, parse_name, quote, quote_name
 from deltamerge.workers.partition_names import partition_folder
@@ -66,11 +74,13 @@ def list_tables(
     Spark's own call starts a worker in Python for each Delta table, and does not find its type and comment.
     """
     spark: SparkSession = self._sparkSession
-    database = (str(self.currentDatabase()),) if dbName is None else parse_name(dbName)
+    database = (current_database(spark),) if dbName is None else parse_name(dbName)
     if is_served(spark) and not names_another_catalog(spark, (*database, "")):
-        entries = catalog_entries(spark, database, pattern or "*")
-        if any(entry.provider == "delta" for entry in entries):
-            return [_shown(entry) for entry in entries]
+        # Spark's own call lists other catalogs, and tables that it cannot describe.
+        with errors_not_logged(), suppress(*SPARK_ERRORS):
+            entries = catalog_entries(spark, database, pattern or "*")
+            if any(entry.provider == "delta" for entry in entries):
+                return [_shown(entry) for entry in entries]
     found: list[CatalogTable] = original(self, dbName, pattern)
     return found
 

@@ -23,7 +23,7 @@ from deltamerge.scan.newest_reads import NewestRead
 from deltamerge.scan.read_again import read_newest
 from deltamerge.scan.table_reads import newest_reads
 from deltamerge.spark.own_calls import own_calls
-from deltamerge.spark.session import conf_value, has_ended, session_identity
+from deltamerge.spark.session import SPARK_ERRORS, conf_value, has_ended, session_identity
 from deltamerge.spark.variables import substituted
 from deltamerge.sql.names import parse_name, quote, quote_name
 from deltamerge.sql.relations import (
@@ -132,7 +132,7 @@ def update_views(spark: SparkSession, names: Iterable[tuple[str, ...]]) -> None:
             continue
         try:
             view.make_again()
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, *SPARK_ERRORS) as error:
             logger.info("the temporary view %s keeps the rows that it has: %s", quote_name(view.name), error)
 
 

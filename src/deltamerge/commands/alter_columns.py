@@ -271,6 +271,8 @@ def _changed(
     if change.data_type is None:
         return after
     wanted_field = _to_log(StructField(before.name, DataType.fromDDL(change.data_type)))
+    if part:
+        _check_only_type(part, before, wanted_field, change)
     wanted = _with_part(before.data_type, part, wanted_field.data_type, (*path, *part))
     mode = widening_mode(snapshot.metadata.configuration, writer_features(snapshot.protocol), ALWAYS)
     if not _may_become(before.data_type, wanted, mode):
@@ -281,7 +283,17 @@ def _changed(
             "in a table with delta.enableTypeWidening = true.",
             parameters={"fieldPath": ".".join(path)},
         )
-    return replace(after, data_type=wanted, metadata=_with_limit(path, after, wanted_field))
+    return replace(after, data_type=wanted, metadata=after.metadata if part else _with_limit(path, after, wanted_field))
+
+
+def _check_only_type(part: tuple[str, ...], before: LogField, wanted: LogField, change: ChangeColumn) -> None:
+    """Refuse what an array's element, or a map's key or value, has not: a comment, a place, and a length's limit."""
+    has_limit = CHAR_VARCHAR_TYPE in before.metadata or CHAR_VARCHAR_TYPE in wanted.metadata
+    if has_limit or change != ChangeColumn(change.column, change.data_type):
+        raise _not_allowed(
+            f"ALTER TABLE CHANGE COLUMN {'.'.join(change.column)}",
+            f"Of {'.'.join(part)} only the type can change, and no limit of a length.",
+        )
 
 
 def _with_part(data_type: LogType, part: Sequence[str], wanted: LogType, whole: tuple[str, ...]) -> LogType:

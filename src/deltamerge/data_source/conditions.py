@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType, DateType, IntegralType, StringType, Stru
 
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.shapes import char_lengths
-from deltamerge.merge.analysis.arrow_conditions import COMPARISONS, Columns, arrow_condition
+from deltamerge.merge.analysis.arrow_conditions import Columns, arrow_condition
 from deltamerge.skipping.timestamps import parse_date
 from deltamerge.sql.condition_reader import read_condition
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation
@@ -57,7 +57,7 @@ def _with_cast_strings(node: Node, kind: Callable[[Node], _Kind | None]) -> Node
     if node.op in ("and", "or", "not"):
         return replace(node, operands=tuple(_with_cast_strings(operand, kind) for operand in node.operands))
     kinds = {found for operand in node.operands if (found := kind(operand)) is not None}
-    if any(found.length for found in kinds) and (len(kinds) > 1 or node.op not in COMPARISONS):
+    if any(found.length for found in kinds) and (len(kinds) > 1 or node.op in ("like", "startswith")):
         # Spark pads what is compared with CHAR, also the shorter of two columns, but no pattern.
         return Opaque((), (), complete=False, subquery=False, text=node.text, span=node.span)
     if len(kinds) != 1:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from deltamerge.storage.stored_file import SCHEME
 
 # What Hadoop leaves out of a path.
-_REDUNDANT = re.compile(r"(?<![:/])/(?:\.?/)+|^(?:\./)+")
+_REDUNDANT = re.compile(r"(?<![:/])/(?:\.?/)+|^(?:\./+)+")
 _FILE = re.compile(r"file:/+", re.IGNORECASE)
 # What java.net.URI leaves as it is in a path, except ':' (a scheme would be seen in a first segment).
 _SAFE = "/-_.!~*'(),;$&+=@"

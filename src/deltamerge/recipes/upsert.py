@@ -132,8 +132,8 @@ def upsert(
     spark = source.sparkSession
     rules = UpsertRules(
         keys=key_names(keys),
-        update=update,
-        insert=insert,
+        update=_written("update", update),
+        insert=_written("insert", insert),
         delete_when=delete_when,
         order_by=names_in("order_by", order_by),
         null_safe=null_safe,
@@ -162,6 +162,10 @@ def upsert(
         command = MergeIntoCommand(table.table, statement, snapshot=bound, **once)  # type: ignore[arg-type]
         report = MergeReport(merge_and_compact(command, progress))
     return rejected.noted_in(report)
+
+
+def _written(argument: str, given: Written) -> Written:
+    return given if isinstance(given, (bool, Mapping)) else names_in(argument, given)
 
 
 def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
@@ -239,6 +243,14 @@ class _UpsertColumns:
         is_parsed = isinstance(source.dataType, StringType) and not isinstance(target.dataType, StringType)
         return self._pair(target, source) if is_parsed else None
 
+    def assigned(self, name: str) -> str:
+        """Return the target's column that a name of an assignment, perhaps after ``t.``, is; empty for a field."""
+        parts = parse_name(name)
+        is_qualified = len(parts) > 1 and parts[0].lower() == "t"
+        if is_qualified and find_field(self.target, parts[0], self.case_sensitive) is None:
+            parts = parts[1:]
+        return parts[0] if len(parts) == 1 else ""
+
     def kept_order(self, order_by: Sequence[str]) -> tuple[ColumnPair, ...]:
         """Return the columns of an order where the target has all of them, and so shows which row is later."""
         if any(find_field(self.target, name, self.case_sensitive) is None for name in order_by):
@@ -311,9 +323,9 @@ def _keeping_order(rules: UpsertRules, columns: _UpsertColumns) -> UpsertRules:
     pairs = columns.kept_order(rules.order_by)
 
     def kept(written: Written) -> Written:
-        if isinstance(written, bool):
+        if isinstance(written, bool) or not written:
             return written
-        names = [parse_name(name)[-1] for name in written]
+        names = [columns.assigned(name) for name in written] if isinstance(written, Mapping) else written
         left = [p for p in pairs if not any(same_name(p.target.name, name, columns.case_sensitive) for name in names)]
         if isinstance(written, Mapping):
             return {**written, **{quote(pair.target.name): f"s.{quote(pair.source.name)}" for pair in left}}

@@ -16,10 +16,13 @@ from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import names_path, parse_name, quote_name, shown_name
+from deltamerge.sql.names import unquote as unquote_name
 from deltamerge.sql.relations import GLOBAL_DATABASE
 from deltamerge.storage.credentials import StoreOptions
 
 _SESSION_CATALOG = "spark_catalog"
+# Of a name in this catalog: it, a database and a table.
+_MOST_PARTS = 3
 # In what Spark shows of a table, with what may follow it.
 _COMMENT = re.compile(
     r"^Comment: (.*?)\n(?=(?:Collation|View Text|Table Properties|Statistics|Location|Schema): )",
@@ -124,7 +127,7 @@ def table_location(spark: SparkSession, name: str, options: StoreOptions | None 
 def warehouse_location(spark: SparkSession, name: str) -> str:
     """Return the folder of a managed table: below its database's, which may be outside of the session's warehouse."""
     parts = parse_name(name)
-    folder = _database_location(spark, parts[-2] if len(parts) > 1 else str(spark.catalog.currentDatabase()))
+    folder = _database_location(spark, qualified(spark, parts)[-2])
     table = parts[-1].lower()
     return f"{folder.rstrip('/')}/{table}"
 
@@ -144,7 +147,12 @@ def _database_location(spark: SparkSession, database: str) -> str:
 
 
 def qualified(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(parts) if len(parts) > 1 else (str(spark.catalog.currentDatabase()), *parts)
+    return tuple(parts) if len(parts) > 1 else (current_database(spark), *parts)
+
+
+def current_database(spark: SparkSession) -> str:
+    # Spark quotes a name that begins with a digit.
+    return unquote_name(str(spark.catalog.currentDatabase()))
 
 
 def whole_name(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
@@ -182,14 +190,15 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     What another catalog has, or might have, is a table without a location here.
     """
     is_elsewhere = names_another_catalog(spark, parts)
-    if is_elsewhere and len(parts) > 1:
+    if (is_elsewhere and len(parts) > 1) or len(parts) > _MOST_PARTS:
         return CatalogEntry("", None)
     # Temporary views are in no database, but for the global ones.
     database = ("default",) if is_elsewhere else qualified(spark, parts)[:-1]
     is_view_in_reach = len(parts) == 1 or database[-1].lower() == GLOBAL_DATABASE
     with errors_not_logged():
         try:
-            entries = catalog_entries(spark, database, parts[-1])
+            # It is taken for a regular expression.
+            entries = catalog_entries(spark, database, re.sub(r"\W", ".", parts[-1], flags=re.ASCII))
         except SPARK_ERRORS as error:
             if "SCHEMA_NOT_FOUND" not in str(error):
                 raise
@@ -204,7 +213,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
 
 def catalog_entries(spark: SparkSession, database: Sequence[str], pattern: str) -> list[CatalogEntry]:
     """Return the tables and views of a database of the session's catalog, and the temporary views."""
-    pattern = pattern.replace("'", "\\'")
+    pattern = pattern.replace("\\", "\\\\").replace("'", "\\'")
     # Another catalog may be the current one.
     named = quote_name((_SESSION_CATALOG, *database[-1:]))
     with own_calls():
@@ -213,15 +222,17 @@ def catalog_entries(spark: SparkSession, database: Sequence[str], pattern: str) 
 
 
 def _entry(row: Row) -> CatalogEntry:
-    information = str(row["information"])
-    comment = _COMMENT.search(information)
-    # It may have lines that look like those of details.
-    others = information if comment is None else information[: comment.start()] + information[comment.end() :]
-    lines = (line.partition(": ") for line in others.splitlines())
-    details = {"Table": str(row["tableName"]), **{key: value for key, _, value in lines}}
-    if comment is not None:
+    information, details = str(row["information"]), {"Table": str(row["tableName"])}
+    # Comments, properties and the queries of views may have lines that look like these. They come after what says what
+    # it is, and before the location, which views have not.
+    lines = [line.partition(": ") for line in information.splitlines()]
+    for key, _, value in lines:
+        details.setdefault(key, value)
+    locations = [value for key, _, value in lines if key == "Location" and details.get("Type") != "VIEW"]
+    if comment := _COMMENT.search(information):
         details["Comment"] = comment[1]
-    return CatalogEntry(details.get("Provider", "").lower(), details.get("Location"), row["isTemporary"], details)
+    location = locations[-1] if locations else None
+    return CatalogEntry(details.get("Provider", "").lower(), location, row["isTemporary"], details)
 
 
 def names_another_catalog(spark: SparkSession, parts: Sequence[str]) -> bool:

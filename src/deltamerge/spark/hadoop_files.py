@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import tempfile
 import threading
@@ -35,8 +36,7 @@ _MOST_SENT_BYTES = 1 << 20
 _lock = threading.Lock()
 # A file system holds connections, and Hadoop never lets go of one, so that sessions with the same settings share it: a
 # driver may make a session for each request, and a stream makes one each time it starts.
-_opened: dict[tuple[object, ...], Any] = {}
-_SETTINGS = ("fs.", "dfs.", "hadoop.", "ipc.")
+_opened: dict[tuple[str, str, bytes], Any] = {}
 
 
 class JvmFiles:
@@ -52,8 +52,8 @@ class JvmFiles:
             self._conf.set(key, value)
         self._root = self._jvm.org.apache.hadoop.fs.Path(url).toUri()
         self._url = url
-        settings = (self._conf.getPropsWithPrefix(prefix).hashCode() for prefix in _SETTINGS)
-        place = str(context.applicationId), url, *settings
+        settings = str(self._jvm.java.util.TreeMap(self._conf.getPropsWithPrefix("")).toString())
+        place = str(context.applicationId), url, hashlib.sha256(settings.encode()).digest()
         with _lock:
             if place not in _opened:
                 _opened[place] = self._open()

@@ -135,7 +135,8 @@ def _check_not_cleaned_up(prepared: PreparedCommit) -> None:
     commits = {commit.start: commit.file for commit in listing.commits}
     latest = max([*commits, *(found.version for found in listing.checkpoints)], default=None)
     if latest is None or (last is not None and commits.get(read.version, last) != last):
-        raise _lost(prepared, read.version, "the table was dropped, or made anew, meanwhile", "on what is there now")
+        why = "it was being written as it was read" if is_empty else "the table was dropped, or made anew, meanwhile"
+        raise _lost(prepared, read.version, why, "on what is there now")
     if latest > read.version and read.version + 1 not in commits:
         raise _cleaned_up(prepared, read.version + 1, latest)
 

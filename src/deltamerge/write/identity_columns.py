@@ -103,20 +103,18 @@ def with_furthest_marks(schema: str | None, other: str | None) -> str:
     that of another table has its own. Delta: copySchemaWithMergedHighWaterMarks.
     """
     found, others = (json.loads(each or StructType([]).json()) for each in (schema, other))
-    marks = {name: field["metadata"].get(HIGH_WATER_MARK) for field in others["fields"] for name in _names(field)}
     for field in found["fields"]:
-        metadata = field["metadata"]
-        mark = next((marks[name] for name in _names(field) if name in marks), None)
-        if mark is not None and STEP in metadata:
-            further = max if metadata[STEP] > 0 else min
-            metadata[HIGH_WATER_MARK] = further(mark, metadata.get(HIGH_WATER_MARK, mark))
+        alike = [field, *(each for each in others["fields"] if not _names(field).isdisjoint(_names(each)))]
+        marks = [each["metadata"][HIGH_WATER_MARK] for each in alike if HIGH_WATER_MARK in each["metadata"]]
+        if marks and STEP in field["metadata"]:
+            further = max if field["metadata"][STEP] > 0 else min
+            field["metadata"][HIGH_WATER_MARK] = further(marks)
     return json.dumps(found)
 
 
-def _names(field: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a logged field is found by: its physical name, if it has one, then its name."""
-    physical = field["metadata"].get(PHYSICAL_NAME)
-    return (field["name"],) if physical is None else (physical, field["name"])
+def _names(field: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of a logged field: its own, and its physical one."""
+    return frozenset((field["name"], field["metadata"].get(PHYSICAL_NAME, field["name"])))
 
 
 def check_identity_columns(schema: StructType, partition_columns: Collection[str]) -> None:

@@ -35,7 +35,7 @@ _KINDS: dict[T.DataType, Kind] = {
 }
 _PYTHON: dict[type, Kind] = {int: "whole", str: "string", date: "day", bool: "boolean"}
 _ORDERED = frozenset({"whole", "decimal", "string", "day", "instant", "local"})
-COMPARISONS = frozenset({"=", "<>", "<=>", "<", "<=", ">", ">=", "in", "between"})
+_COMPARISONS = frozenset({"=", "<>", "<=>", "<", "<=", ">", ">=", "in", "between"})
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # Of doubles only a column on the left is compared, and only with literals: no literal is NaN.
 _OF_DOUBLES = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "between"})
@@ -81,7 +81,7 @@ def condition_value(node: Node, columns: Columns) -> Condition | None:
     if not isinstance(node, ParsedOperation):
         return None
     others = [condition_value(operand, columns) for operand in node.operands if not isinstance(operand, Literal)]
-    beside = others[0].kind if others and others[0] is not None and node.op in COMPARISONS else None
+    beside = others[0].kind if others and others[0] is not None and node.op in _COMPARISONS else None
     operands = []
     for operand in node.operands:
         if node.op == "in" and beside in ("instant", "local") and _is_string(operand):
