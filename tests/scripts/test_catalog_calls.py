@@ -148,17 +148,17 @@ def test_calls_since_4_2_of_other_tables(installed: SparkSession, database: str)
     assert not catalog.tableExists("plain")
 
 
-def test_a_database_whose_name_begins_with_a_digit(installed: SparkSession, tmp_path: Path) -> None:
-    installed.sql(f"CREATE DATABASE 2024_sales LOCATION '{tmp_path}/d'")
-    before = installed.catalog.currentDatabase()
+def test_a_database_whose_name_begins_with_a_digit(installed: SparkSession, database: str, tmp_path: Path) -> None:
+    name = f"2024_{database}"
+    installed.sql(f"CREATE DATABASE {name} LOCATION '{tmp_path}/d'")
     try:
-        installed.sql("USE 2024_sales")
+        installed.sql(f"USE {name}")
         installed.sql("CREATE TABLE t (id BIGINT) USING delta")
         installed.sql("INSERT INTO t VALUES (1)")
         assert DeltaTable.forName(installed, "t").toDF().count() == 1
-        assert [table.name for table in installed.catalog.listTables()] == ["t"]
+        assert [table.name for table in installed.catalog.listTables() if not table.isTemporary] == ["t"]
         with pytest.raises(AnalysisException):
-            installed.sql("DELETE FROM spark_catalog.other.2024_sales.t")
+            installed.sql(f"DELETE FROM spark_catalog.other.{name}.t")
     finally:
-        installed.sql(f"USE {before}")
-        installed.sql("DROP DATABASE 2024_sales CASCADE")
+        installed.sql(f"USE {database}")
+        installed.sql(f"DROP DATABASE {name} CASCADE")
