@@ -49,7 +49,13 @@ MERGED = frozenset(
 @pytest.mark.parametrize("name", READABLE)
 def test_rows_are_what_delta_spark_reads(spark: SparkSession, name: str) -> None:
     recorded = MANIFEST[name]["rows"]
-    lines = canonical_lines(DeltaTable.forPath(spark, str(FOLDER / name)).toDF())
+    frame = DeltaTable.forPath(spark, str(FOLDER / name)).toDF()
+    if spark.version.startswith("4.0.") and name in ("variant", "variant-shredded"):
+        # Its Parquet library knows no such annotation of a column.
+        with pytest.raises(Exception, match="FAILED_READ_FILE"):
+            frame.collect()
+        return
+    lines = canonical_lines(frame)
     assert len(lines) == recorded["count"]
     assert lines[: len(recorded.get("sample", ()))] == recorded.get("sample", [])
     assert lines == recorded.get("full", lines)
