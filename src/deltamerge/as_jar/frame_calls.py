@@ -39,11 +39,10 @@ def load(
 ) -> DataFrame:
     spark = session_of(self)
     asked = asked_of(self, Load(), {"format": format, "schema": schema}, options)
-    if isinstance(path, list):
-        if len(path) > 1 and is_delta(spark, asked.source):
+    if isinstance(path, list) and path and is_delta(spark, asked.source):
+        if len(path) > 1:
             raise _several_paths(path)
-        if len(path) < 2:
-            path = path[0] if path else None
+        path = path[0]
     place = asked.options.get("path") if path is None else path
     # Without a place it may be the question whether a JAR has the source.
     if isinstance(place, str) and is_delta(spark, asked.source):

@@ -81,18 +81,17 @@ def drop_global(original: Original, self: Any, /, viewName: str) -> Any:  # noqa
     return original(self, viewName)
 
 
-def _note(spark: SparkSession, parts: tuple[str, ...], view: _View | None) -> _View | None:
-    """Remember a view, or forget one; return what was known under its name."""
+def _note(spark: SparkSession, parts: tuple[str, ...], view: _View | None) -> None:
+    """Remember a view, or forget one."""
     if view is None and not VIEWS:
-        return None
+        return
     key = _key(spark, parts)
     with _lock:
-        before = VIEWS.pop(key, None)
+        VIEWS.pop(key, None)
         if view is not None:
             for ended in [known for known, each in VIEWS.items() if has_ended(each.frame.sparkSession)]:
                 del VIEWS[ended]
             VIEWS[key] = view
-    return before
 
 
 def _key(spark: SparkSession, parts: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
@@ -112,14 +111,11 @@ def updated_for_statement(spark: SparkSession, text: str, args: object) -> Itera
             text = with_plain_names(substituted(spark, text), args)
             read, changed = relation_names(text), changed_temporary_view(text)
     update_views(spark, read)
-    # One that the statement makes is noted as it does.
-    before = None if changed is None else _note(spark, changed, None)
-    try:
-        yield
-    except BaseException:
-        if before is not None:
-            _note(spark, before.name, before)
-        raise
+    before = None if changed is None else VIEWS.get(_key(spark, changed))
+    yield
+    # One that the statement made of frames is noted anew by now.
+    if before is not None and VIEWS.get(_key(spark, before.name)) is before:
+        _note(spark, before.name, None)
 
 
 def update_views(spark: SparkSession, names: Iterable[tuple[str, ...]]) -> None:

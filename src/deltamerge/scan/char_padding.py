@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
 from deltamerge.scan.column_mapping import as_logical
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, holds_char
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
 
@@ -25,7 +24,7 @@ def frame_metadata(field: StructField) -> dict[str, Any]:
 
 def length(field: StructField) -> dict[str, Any]:
     """Return the metadata by which Spark pads strings that a CHAR column is compared with; none of other columns."""
-    return {CHAR_VARCHAR_TYPE: field.metadata[CHAR_VARCHAR_TYPE]} if _is_char(field) else {}
+    return {CHAR_VARCHAR_TYPE: field.metadata[CHAR_VARCHAR_TYPE]} if holds_char(field.metadata) else {}
 
 
 def with_length(value: Column, field: StructField) -> Column:
@@ -36,7 +35,7 @@ def with_length(value: Column, field: StructField) -> Column:
 
 def without_length(value: Column, field: StructField) -> Column:
     """Name a column's value as `with_length`, without the length: it is not of data files."""
-    return value.alias(field.name, metadata={}) if _is_char(field) else value.alias(field.name)
+    return value.alias(field.name, metadata={}) if holds_char(field.metadata) else value.alias(field.name)
 
 
 def padded(value: Column, field: StructField) -> Column:
@@ -45,16 +44,10 @@ def padded(value: Column, field: StructField) -> Column:
     Spark: CharVarcharUtils.addPaddingInStringComparison and spark.sql.readSideCharPadding; delta-spark's MERGE leaves
     the padding to the reader.
     """
-    if not _is_char(field):
+    if not holds_char(field.metadata):
         return value
     limited = DataType.fromDDL(field.metadata[CHAR_VARCHAR_TYPE])
     return convert_limited(value, limited, field.dataType, field.name, _padded, (CharType,))
-
-
-def _is_char(field: StructField) -> bool:
-    """Return whether a column has CHAR at any depth; VARCHAR is never padded."""
-    ddl = field.metadata.get(CHAR_VARCHAR_TYPE, "")
-    return re.search(r"(?<!var)char\(", ddl, re.IGNORECASE) is not None
 
 
 def scanned(value: Column, field: StructField, mode: str) -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,16 +103,16 @@ def find_column(schema: StructType, path: tuple[str, ...], partition_columns: fr
     return TargetColumn(
         path=path,
         physical_path=tuple(map(physical_name, fields)),
-        type=None if any(map(_has_char, fields)) else _comparable_type(fields[-1]),
+        type=None if any(holds_char(field.metadata) for field in fields) else _comparable_type(fields[-1]),
         # Some writers count an array's or a map's NULL elements.
         counts_nulls=isinstance(parent, PrimitiveType),
         partition=len(path) == 1 and path[0] in partition_columns,
     )
 
 
-def _has_char(field: StructField) -> bool:
-    """Return whether a column is, or has within it, CHAR, which is padded as it is read."""
-    return re.search(r"\bchar\b", str(field.metadata.get(CHAR_VARCHAR_TYPE)), re.IGNORECASE) is not None
+def holds_char(metadata: Mapping[str, Any]) -> bool:
+    """Return whether a column has CHAR at any depth, which is padded as it is read; VARCHAR is never padded."""
+    return re.search(r"(?<!var)char\(", str(metadata.get(CHAR_VARCHAR_TYPE)), re.IGNORECASE) is not None
 
 
 def _comparable_type(field: StructField) -> ColumnType | None:

@@ -83,6 +83,7 @@ class RowsToWrite:
                     rows = self._as_read(batch)
                     self._check(rows)
                     opened.add(self._stored(rows), self._keys(rows))
+            opened.finish()
         return opened.written
 
     def _as_read(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -229,24 +230,18 @@ class _OpenFiles:
         writer.__exit__(None)
         self.written.append(WrittenPart(path, writer.rows, writer.size, writer.footer))
 
+    def finish(self) -> None:
+        for key in list(self._waiting):
+            self._flush(key)
+        for key in list(self._writers):
+            self._close(key)
+
     def __enter__(self) -> _OpenFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        ended = kind
-        try:
-            if kind is None:
-                for key in list(self._waiting):
-                    self._flush(key)
-                for key in list(self._writers):
-                    self._close(key)
-        except BaseException as error:
-            # Whatever ends it, also Ctrl-C: no writer that is open must finish its file.
-            ended = type(error)
-            raise
-        finally:
-            for writer, _path in self._writers.values():
-                writer.__exit__(ended)
+        for writer, _path in self._writers.values():
+            writer.__exit__(kind)
 
 
 def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
