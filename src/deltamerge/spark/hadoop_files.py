@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 import tempfile
 import threading
@@ -35,8 +34,9 @@ _MOST_SENT_BYTES = 1 << 20
 
 _lock = threading.Lock()
 # A file system holds connections, and Hadoop never lets go of one, so that sessions with the same settings share it: a
-# driver may make a session for each request, and a stream makes one each time it starts.
-_opened: dict[tuple[str, str, bytes], Any] = {}
+# driver may make a session for each request, and a stream makes one each time it starts. The settings are compared in
+# the JVM, since it takes long to send them.
+_opened: dict[tuple[str, str, int], tuple[Any, Any]] = {}
 
 
 class JvmFiles:
@@ -52,12 +52,12 @@ class JvmFiles:
             self._conf.set(key, value)
         self._root = self._jvm.org.apache.hadoop.fs.Path(url).toUri()
         self._url = url
-        settings = str(self._jvm.java.util.TreeMap(self._conf.getPropsWithPrefix("")).toString())
-        place = str(context.applicationId), url, hashlib.sha256(settings.encode()).digest()
+        settings = self._conf.getPropsWithPrefix("")
+        place = str(context.applicationId), url, int(settings.hashCode())
         with _lock:
-            if place not in _opened:
-                _opened[place] = self._open()
-            self._system = _opened[place]
+            if place not in _opened or not _opened[place][0].equals(settings):
+                _opened[place] = settings, self._open()
+            self._system = _opened[place][1]
         self._root = self._system.getUri()
         scheme, authority = str(self._root.getScheme()), self._root.getAuthority()
         self.url = f"{scheme}:" if authority is None else f"{scheme}://{authority}"
