@@ -112,8 +112,10 @@ def test_restore(spark: SparkSession, tmp_path: Path) -> None:
     info = commit_info(path, 3)
     assert (info["operation"], info["operationParameters"]) == ("RESTORE", {"version": 1, "timestamp": None})
     assert opened.detail().collect()[0]["clusteringColumns"] == []
+    latest = opened.restoreToVersion(3)
+    assert (latest.columns[0], latest.collect(), latest_version(path)) == ("table_size_after_restore", [], 3)
     with pytest.raises(DeltaAnalysisException, match="DELTA_CANNOT_RESTORE_TABLE_VERSION"):
-        opened.restoreToVersion(3)
+        opened.restoreToVersion(4)
     with pytest.raises(DeltaAnalysisException, match="DELTA_CANNOT_RESTORE_TIMESTAMP_EARLIER"):
         opened.restoreToTimestamp("1999-01-01")
     with pytest.raises(ValueError, match="version needs to be an int but got"):

@@ -12,6 +12,7 @@ from deltamerge.api.optimize_builder import DeltaOptimizeBuilder
 from deltamerge.api.statements import frames
 from deltamerge.commands.clone import shallow_clone
 from deltamerge.commands.drop_feature import drop_feature
+from deltamerge.commands.restore import METRICS as RESTORE_METRICS
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.table_protocol import add_feature, raise_versions
 from deltamerge.commands.vacuum import garbage_paths, vacuum
@@ -133,16 +134,16 @@ class TableCommands:
 
         Returns:
             One row: table_size_after_restore, num_of_files_after_restore, num_removed_files, num_restored_files,
-            removed_files_size, restored_files_size (BIGINT).
+            removed_files_size, restored_files_size (BIGINT). No row, and no new version, for the latest version.
 
         Raises:
             ValueError: The version is not an integer.
-            DeltaAnalysisException: It is the latest version, or does not exist yet.
+            DeltaAnalysisException: It does not exist yet.
             DeltaIllegalArgumentException: Some of its files are missing.
             DeltaTableException: It is no longer in the log.
         """
         check_value(isinstance(version, int), "version", "an int", version)
-        return frames.of_metrics(self.table.spark, restore_to_version(self.table, version))
+        return frames.of_metrics(self.table.spark, restore_to_version(self.table, version), RESTORE_METRICS)
 
     def restoreToTimestamp(self, timestamp: str) -> DataFrame:
         """Restore the version that the table had at a time; see `restoreToVersion`.
@@ -151,7 +152,7 @@ class TableCommands:
             timestamp: Such as ``2024-05-01 12:30:00``, in the session's time zone.
 
         Returns:
-            One row, as `restoreToVersion` returns it.
+            What `restoreToVersion` returns.
 
         Raises:
             ValueError: The timestamp is not a string.
@@ -159,7 +160,8 @@ class TableCommands:
         """
         check_value(isinstance(timestamp, str), "timestamp", "a string", timestamp)
         version = version_of(self.table, timestamp_ms(self.table.spark, timestamp))
-        return frames.of_metrics(self.table.spark, restore_to_version(self.table, version, timestamp))
+        metrics = restore_to_version(self.table, version, timestamp)
+        return frames.of_metrics(self.table.spark, metrics, RESTORE_METRICS)
 
     def optimize(self) -> DeltaOptimizeBuilder:
         """Begin to compact the table's files, or to order its rows.

@@ -31,21 +31,32 @@ _TIMES = {
 }
 _SHOWN = 100
 
+METRICS = (
+    "tableSizeAfterRestore",
+    "numOfFilesAfterRestore",
+    "numRemovedFiles",
+    "numRestoredFiles",
+    "removedFilesSize",
+    "restoredFilesSize",
+)
+
 
 def restore_to_version(table: Table, version: int, timestamp: str | None = None) -> dict[str, int]:
-    """Restore a version and return Delta's metrics of it. Delta: RestoreTableCommand.
+    """Restore a version and return its `METRICS`; none, and no commit, for the latest. Delta: RestoreTableCommand.
 
     Args:
         timestamp: The timestamp that a user named the version by.
     """
     latest = table.snapshot_to_write()
-    if version >= latest.version:
+    if version > latest.version:
         raise DeltaAnalysisException(
             "DELTA_CANNOT_RESTORE_TABLE_VERSION",
-            f"Cannot restore table {table.name} to version {version}: the latest version is {latest.version}, and "
-            "only those before it can be restored. Nothing was changed.",
+            f"Cannot restore table {table.name} to version {version}: the latest version is {latest.version}. Nothing "
+            "was changed.",
             parameters={"version": str(version), "startVersion": "0", "endVersion": str(latest.version)},
         )
+    if version == latest.version:
+        return {}
     wanted = table.snapshot(version)
     now, present = now_ms(), latest.files.add_files()
     keys, before = _keys(latest, present), wanted.files.add_files()
@@ -68,14 +79,9 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
     actions: list[Action] = [protocol, metadata, *added, *(file.remove(now) for file in removed)]
     actions += [replace(file, data_change=False) for key, file in kept.items() if _lacks_ids(file, keys.get(key))]
     actions += _domains(wanted, latest)
-    metrics = {
-        "tableSizeAfterRestore": wanted.files.size_in_bytes,
-        "numOfFilesAfterRestore": wanted.files.num_files,
-        "numRemovedFiles": len(removed),
-        "numRestoredFiles": len(added),
-        "removedFilesSize": sum(file.size for file in removed),
-        "restoredFilesSize": sum(file.size for file in added),
-    }
+    sizes = (sum(file.size for file in files) for files in (removed, added))
+    counted = (wanted.files.size_in_bytes, wanted.files.num_files, len(removed), len(added), *sizes)
+    metrics = dict(zip(METRICS, counted, strict=True))
     by = {"version": version if timestamp is None else None, "timestamp": timestamp}
     commit_command(table, latest, "RESTORE", by, actions, metrics=metrics, read=EVERYTHING_READ)
     return metrics

@@ -146,7 +146,7 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
         check_place(place)
     with recorded(place, schema, None, requires_entry=True):
         metrics = shallow_clone(source.table, version, place.table, statement.properties, replaces=replaces)
-    return frames.of_metrics(tables.spark, metrics)
+    return frames.of_metrics(tables.spark, metrics, metrics)
 
 
 def run_create_view(tables: Tables, statement: CreateTempView, _: str) -> DataFrame:

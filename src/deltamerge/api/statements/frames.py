@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,10 +26,10 @@ def table(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str) -> 
     return empty_frame(spark, found)
 
 
-def of_metrics(spark: SparkSession, metrics: Mapping[str, int]) -> DataFrame:
-    """Return Delta's metrics of a command as one row, in columns with underscores."""
-    names = (re.sub("([A-Z])", r"_\1", name).lower() for name in metrics)
-    return table(spark, [tuple(metrics.values())], ", ".join(f"{name} BIGINT" for name in names))
+def of_metrics(spark: SparkSession, metrics: Mapping[str, int], names: Iterable[str]) -> DataFrame:
+    """Return Delta's metrics of a command in columns with underscores: one row, or none where it did nothing."""
+    columns = (re.sub("([A-Z])", r"_\1", name).lower() for name in names)
+    return table(spark, [tuple(metrics.values())] if metrics else [], ", ".join(f"{name} BIGINT" for name in columns))
 
 
 def affected_rows(spark: SparkSession, outcome: MergeOutcome, metric: str) -> DataFrame:

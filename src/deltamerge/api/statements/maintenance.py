@@ -26,6 +26,7 @@ from deltamerge.commands.alter_properties import (
 )
 from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.commands.optimize import optimize, purge
+from deltamerge.commands.restore import METRICS as RESTORE_METRICS
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaUnsupportedOperationException
@@ -66,7 +67,7 @@ def run_restore(tables: Tables, statement: Restore, _: str) -> DataFrame:
         version = version_of(table, expression_ms(tables.spark, shown))
         shown = string_value(shown) if shown[:1] in "'\"" else shown
     assert version is not None
-    return frames.of_metrics(tables.spark, restore_to_version(table, version, shown))
+    return frames.of_metrics(tables.spark, restore_to_version(table, version, shown), RESTORE_METRICS)
 
 
 def run_convert(tables: Tables, statement: Convert, _: str) -> DataFrame:
