@@ -113,6 +113,16 @@ def files_are_kept(seen: Seen) -> bool:
     return seen.what == "changes" and not seen.ours.changes and only_those
 
 
+def refused_before_rows_are_written(seen: Seen) -> bool:
+    """A merge may break two rules: delta-spark looks at appendOnly as it commits, after the rows' constraints."""
+    return (
+        seen.what == "error"
+        and seen.ours.error == "DELTA_CANNOT_MODIFY_APPEND_ONLY"
+        and seen.theirs.error in ("DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES")
+        and ("delta.appendOnly", "true") in seen.merge.table.properties
+    )
+
+
 def nothing_changed(seen: Seen) -> bool:
     """delta-spark may commit although no row changed."""
     changed = ("num_updated_rows", "num_deleted_rows", "num_inserted_rows")
@@ -172,6 +182,7 @@ EXPLAINED: tuple[tuple[str, Callable[[Seen], bool]], ...] = (
     ("rows of skipped files fail no merge", rows_of_skipped_files_fail_no_merge),
     ("the source's rows are counted once", source_is_counted_once),
     ("files in which nothing changes are kept", files_are_kept),
+    ("a table that only takes appends refuses before rows are written", refused_before_rows_are_written),
     ("no row changed, no version", nothing_changed),
     ("change data of CHAR columns is padded", changes_are_padded),
     ("CHAR columns may be compared", char_columns),
