@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltamerge.workers.files import Files, has_threads, whole
 from deltamerge.workers.partition_names import NULL_PARTITION
 from deltamerge.workers.staged_rows import is_of_other_calendar
-from deltamerge.workers.table_columns import has_times, in_plain_types, in_type
+from deltamerge.workers.table_columns import has_times, in_plain_types, in_type, paths_of
 
 _INTEGER = re.compile("-?[0-9]+")
 _DAY = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -28,12 +28,12 @@ Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
 def read_columns(files: Files, path: str, values: Mapping[str, str | None], asked: Asked) -> pa.Table:
     """Read columns of a whole file; else as `read_row_groups`."""
     with files.parquet(path) as file:
-        stored = _stored(file, values, asked)
+        paths = [*chain(*_stored(file, values, asked).values())]
         rows = file.metadata.num_rows
     table = None
-    if stored:
-        with files.parquet_columns(path, stored) as file:
-            table = whole(file.read(stored, use_threads=has_threads()), rows)
+    if paths:
+        with files.parquet_columns(path, paths) as file:
+            table = whole(file.read(paths, use_threads=has_threads()), rows)
     return _typed(table, rows, values, asked)
 
 
@@ -56,15 +56,13 @@ def read_row_groups(
             a partition value means.
     """
     with files.parquet(path) as file:
-        stored = _stored(file, values, asked)
+        paths = [*chain(*_stored(file, values, asked).values())]
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.metadata.num_row_groups)]
     ends = list(accumulate(sizes))
     wanted = [group for group, (rows, end) in enumerate(zip(sizes, ends, strict=True)) if needed(end - rows, end)]
-    with files.parquet_columns(path, stored, wanted) as file:
+    with files.parquet_columns(path, paths, wanted) as file:
         for group in wanted:
-            table = (
-                whole(file.read_row_group(group, stored, use_threads=has_threads()), sizes[group]) if stored else None
-            )
+            table = whole(file.read_row_group(group, paths, use_threads=has_threads()), sizes[group]) if paths else None
             yield ends[group] - sizes[group], _typed(table, sizes[group], values, asked)
 
 
@@ -72,7 +70,7 @@ def check_columns(files: Files, path: str, values: Mapping[str, str | None], ask
     """Raise what `read_row_groups` would about a file, without reading its rows."""
     with files.parquet(path) as file:
         stored = _stored(file, values, asked)
-        _typed(file.schema_arrow.empty_table().select(stored), 0, values, asked)
+        _typed(file.schema_arrow.empty_table().select(list(stored)), 0, values, asked)
 
 
 def check_holds_any(files: Files, path: str, names: Sequence[str]) -> None:
@@ -86,16 +84,21 @@ def check_holds_any(files: Files, path: str, names: Sequence[str]) -> None:
             raise ValueError(f"the file has none of the columns {', '.join(names)}")
 
 
-def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> list[str]:
+def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked) -> dict[str, set[str]]:
+    """Return the columns that a file has, and the paths of what is asked of each."""
     schema = file.schema_arrow
     names = {name for name, _ in asked.values() if name not in values}
-    stored = sorted(name for name in names if schema.get_field_index(name) >= 0)
+    stored = {name: schema.field(name).type for name in sorted(names) if schema.get_field_index(name) >= 0}
     lowered = {name.lower() for name in schema.names}
     if any(name.lower() in lowered for name in names.difference(stored)):
         raise ValueError("the file spells a column in another case")
-    if any(has_times(schema.field(name).type) for name in stored) and is_of_other_calendar(file.metadata):
+    if any(map(has_times, stored.values())) and is_of_other_calendar(file.metadata):
         raise ValueError("the file's dates and times are those of Spark 2")
-    return stored
+    paths: dict[str, set[str]] = {name: set() for name in stored}
+    for name, kind in asked.values():
+        if name in stored:
+            paths[name].update(paths_of(name, stored[name], kind))
+    return paths
 
 
 def _typed(table: pa.Table | None, rows: int, values: Mapping[str, str | None], asked: Asked) -> pa.Table:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from threading import Lock
 from typing import Any, TypeAlias
 
@@ -104,13 +104,13 @@ class RemoteFile:
 
 
 def column_ranges(metadata: Any, names: Sequence[str], groups: Iterable[int]) -> list[_Span]:  # noqa: ANN401
-    """Return where the chunks of columns are, with all their fields, in some row groups."""
+    """Return where the chunks of columns and fields (`a.b`) are, with all that is in them, in some row groups."""
     wanted, found = set(names), []
     for number in groups:
         group = metadata.row_group(number)
         for index in range(group.num_columns):
             column = group.column(index)
-            if column.path_in_schema.partition(".")[0] in wanted or column.path_in_schema in wanted:
+            if not wanted.isdisjoint(accumulate(column.path_in_schema.split("."), "{}.{}".format)):
                 first = column.data_page_offset
                 if column.has_dictionary_page and column.dictionary_page_offset:
                     first = min(first, column.dictionary_page_offset)

@@ -100,6 +100,24 @@ def in_type(column: Any, wanted: pa.DataType) -> Any:  # noqa: ANN401
     return shaped(column, shape_of(wanted))
 
 
+def paths_of(name: str, found: pa.DataType, wanted: pa.DataType) -> Iterator[str]:
+    """Yield the paths of what `in_type` needs of a column in a file: of a struct the wanted fields, if it has any.
+
+    Raises:
+        ValueError: It is of a nested type that the table's does not take.
+    """
+    if pa.types.is_nested(wanted) and found != wanted and not _takes(found, wanted):
+        raise _unfit(found, wanted)
+    inner = []
+    if pa.types.is_struct(wanted):
+        fields = {field.name: field.type for field in found}
+        inner = [(field, fields[field.name]) for field in wanted if field.name in fields]
+    for field, kind in inner:
+        yield from paths_of(f"{name}.{field.name}", kind, field.type)
+    if not inner:
+        yield name
+
+
 def can_become(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Return whether values of one type are to be widened, or have fewer or other fields than another type."""
     return can_widen(found, wanted) or (pa.types.is_nested(wanted) and found != wanted and _takes(found, wanted))
