@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltamerge.sql.names import quote_name
+from deltamerge.sql.names import quote
 
 from .alterations import alter_table, check_alterations
 from .runner import Numbers
@@ -60,7 +60,7 @@ class Deltamerge:
         if target.get("partition_by"):
             builder = builder.partitionedBy(*target["partition_by"])
         if target.get("cluster_by"):
-            builder = builder.clusterBy(*map(quote_name, target["cluster_by"]))
+            builder = builder.clusterBy(*map(quote, target["cluster_by"]))
         for name, value in target.get("properties", {}).items():
             builder = builder.property(name, value)
         for name, condition in target.get("constraints", {}).items():
