@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import AnalysisException, UnsupportedOperationException
 
+from deltamerge.log.snapshot import load_snapshot
+from deltamerge.storage.store import open_store
 from deltamerge.tables import DeltaTable
 from merge.tables import rows
 
@@ -86,11 +89,29 @@ def test_parts_of_columns_have_a_type(installed: SparkSession, tmp_path: Path) -
         writer = spark.sql(query).write.format("delta").mode("append").option("mergeSchema", "true")
         with pytest.raises(AnalysisException, match="DELTA_MERGE_ADD_VOID_COLUMN"):
             writer.save(path)
-    small = spark.sql("SELECT 2L AS id, 8 AS n").write.format("delta").mode("append")
-    small.option("mergeSchema", "true").save(path)
-    with pytest.raises(AnalysisException, match="DELTA_FAILED_TO_MERGE_FIELDS"):
-        small.option("mergeSchema", "false").save(path)
-    assert rows(spark.read.format("delta").load(path).select("id", "n")) == [(1, 7), (2, 8)]
+
+
+def test_small_integers_become_wider(installed: SparkSession, tmp_path: Path) -> None:
+    """As in delta-spark, without type widening: data files store them alike."""
+    spark, path = installed, str(tmp_path / "t")
+    first = spark.sql("SELECT 1L AS id, CAST(7 AS SMALLINT) AS n, named_struct('b', CAST(1 AS TINYINT)) AS s")
+    first.write.format("delta").save(path)
+    wider = spark.sql("SELECT 2L AS id, 70000 AS n, named_struct('b', CAST(300 AS SMALLINT)) AS s")
+    writer = wider.write.format("delta").mode("append")
+    with pytest.raises(AnalysisException, match=r"DELTA_METADATA_MISMATCH.*n is int in the frame and smallint"):
+        writer.save(path)
+    writer.option("mergeSchema", "true").save(path)
+    first.write.format("delta").mode("append").save(path)
+    table = DeltaTable.forPath(spark, path)
+    assert table.toDF().schema.simpleString() == "struct<id:bigint,n:int,s:struct<b:smallint>>"
+    assert "delta.typeChanges" not in str(load_snapshot(open_store(path)).metadata.schema_string)
+    source = spark.sql("SELECT 1L AS id, 80000 AS n, named_struct('b', CAST(400 AS SMALLINT)) AS s")
+    merge = table.alias("t").merge(source.alias("s"), "t.id = s.id AND t.n = 7")
+    merge.whenMatchedUpdate(set={"n": "t.n + s.n", "s": "s.s"}).execute()
+    expected = [(1, 80007, (400,)), (1, 80007, (400,)), (2, 70000, (300,))]
+    assert rows(spark.read.format("delta").load(path)) == expected
+    by_rs = DeltaRs(path).to_pyarrow_table().sort_by("id").to_pylist()
+    assert [(row["id"], row["n"], (row["s"]["b"],)) for row in by_rs] == expected
 
 
 def test_errors_that_scripts_catch(installed: SparkSession, tmp_path: Path) -> None:

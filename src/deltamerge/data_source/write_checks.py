@@ -71,7 +71,7 @@ def check_columns(definition: TableDefinition, given: StructType, table: str) ->
     """Refuse a frame whose columns the table lacks, has with types that do not take their values, or has once."""
     check_duplicates(given)
     check_known(given, definition.schema, table)
-    check_mergeable(given, definition.schema, table, merges_schema=False)
+    check_mergeable(given, definition.schema, table)
 
 
 def rows_condition(sql: str, given: StructType, definition: TableDefinition, request: Request) -> tuple[Condition, str]:

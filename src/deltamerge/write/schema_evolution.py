@@ -11,7 +11,15 @@ from pyspark.sql import types as T
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import Metadata
 from deltamerge.log.features.column_mapping import check_names, with_column_ids
-from deltamerge.log.features.type_widening import NEVER, PREVIEW, can_widen, widening_mode, with_type_changes
+from deltamerge.log.features.type_widening import (
+    NEVER,
+    PREVIEW,
+    SMALL_INTEGERS,
+    STABLE,
+    can_widen,
+    widening_mode,
+    with_type_changes,
+)
 from deltamerge.log.protocol import features, writer_features
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
@@ -27,16 +35,22 @@ from deltamerge.write.table_features import check_evolution
 
 # Ids and names in files, expressions of generated columns and identities, types before, the place of a table.
 _OF_ONE_TABLE = ("delta.", "deltamerge.", "parquet.")
-_SMALL_INTEGERS = frozenset({"tinyint", "smallint", "int"})
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
 def evolved_definition(
-    snapshot: Snapshot, definition: TableDefinition, given: T.StructType, conf: MergeConf
+    snapshot: Snapshot, definition: TableDefinition, given: T.StructType, conf: MergeConf, *, converts: bool
 ) -> TableDefinition:
-    """Add to a table's definition the columns and fields of a frame that is written to it, and its wider types."""
+    """Add to a table's definition the columns and fields of a frame that is written to it, and its wider types.
+
+    Args:
+        converts: Whether values are converted to the types that the table's columns have; else wider INTs make a
+            SMALLINT or TINYINT column wider, as in delta-spark.
+    """
     present = features(snapshot.protocol)
     widening = widening_mode(definition.properties, present, conf.allow_automatic_widening)
+    if widening == NEVER and not converts:
+        widening = SMALL_INTEGERS
     used = ((name,) for name in given.names)
     schema = evolved_schema(definition.schema, given, used, case_sensitive=False, widening=widening)
     if schema == definition.schema:
@@ -58,9 +72,11 @@ def evolved_metadata(snapshot: Snapshot, schema: T.StructType, configuration: Ma
     check_dependents(schema_to_write(snapshot), schema, configuration)
     evolved = parse_schema(json.dumps(schema.jsonValue()))
     check_names(evolved, configuration)
-    version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
-    schema_string = schema_to_json(with_type_changes(snapshot.schema, evolved, version))
-    return with_column_ids(replace(snapshot.metadata, schema_string=schema_string, configuration=dict(configuration)))
+    listed = writer_features(snapshot.protocol)
+    if STABLE in listed or PREVIEW in listed:
+        evolved = with_type_changes(snapshot.schema, evolved, snapshot.version + 1 if PREVIEW in listed else None)
+    metadata = replace(snapshot.metadata, schema_string=schema_to_json(evolved), configuration=dict(configuration))
+    return with_column_ids(metadata)
 
 
 def evolved_schema(
@@ -112,7 +128,7 @@ def _mismatch(problem: str) -> DeltaAnalysisException:
     )
 
 
-def check_mergeable(given: T.StructType, table: T.StructType, name: str, *, merges_schema: bool) -> None:
+def check_mergeable(given: T.StructType, table: T.StructType, name: str) -> None:
     """Refuse columns and fields whose type is neither the table's nor one whose every value the table's type has.
 
     Delta: SchemaMergingUtils.mergeSchemas, which refuses wider types, too.
@@ -120,29 +136,27 @@ def check_mergeable(given: T.StructType, table: T.StructType, name: str, *, merg
     Args:
         given: Rows that are written by `save`; names that only they have are not looked at.
         name: The table's.
-        merges_schema: Whether small integers may be of wider types, as in delta-spark; each value must fit.
     """
-    allowed = _SMALL_INTEGERS if merges_schema else frozenset[str]()
-    _check_mergeable(as_strings(given), table, (), name, allowed)
+    _check_mergeable(as_strings(given), table, (), name)
 
 
-def _check_mergeable(
-    given: T.DataType, wanted: T.DataType, path: tuple[str, ...], table: str, alike: frozenset[str]
-) -> None:
+def _check_mergeable(given: T.DataType, wanted: T.DataType, path: tuple[str, ...], table: str) -> None:
     if isinstance(given, T.StructType) and isinstance(wanted, T.StructType):
         for field in given.fields:
             index = find_field(wanted, field.name, case_sensitive=False)
             if index is not None:
-                _check_mergeable(field.dataType, wanted.fields[index].dataType, (*path, field.name), table, alike)
+                _check_mergeable(field.dataType, wanted.fields[index].dataType, (*path, field.name), table)
         return
     inner = matching_inner_types(given, wanted)
     for part, one, other in inner:
-        _check_mergeable(one, other, (*path, part), table, alike)
+        _check_mergeable(one, other, (*path, part), table)
     before, after, shown = given.simpleString(), wanted.simpleString(), ".".join(path)
-    if inner or isinstance(given, T.NullType) or before == after or {before, after} <= alike:
+    if inner or isinstance(given, T.NullType) or before == after:
         return
     if isinstance(wanted, T.NullType):
         raise _mismatch(f"column {shown} of table {table} has no type yet. Give it that of the frame's, {before}")
+    if can_widen(_log_name(wanted), _log_name(given), SMALL_INTEGERS):
+        raise _mismatch(f"column {shown} is {before} in the frame and {after} in table {table}. Cast it, or widen it")
     is_plain = isinstance(given, T.AtomicType) and isinstance(wanted, T.AtomicType)
     if not (is_plain and can_widen(str(given.jsonValue()), str(wanted.jsonValue()))):
         raise DeltaAnalysisException(

@@ -424,11 +424,13 @@ def written_definition(
         refuse_append_only(snapshot, table, "the overwrite deletes rows")
     check_partition_columns(asked.partition_columns, snapshot.metadata.partition_columns, table)
     definition = rows_definition(snapshot, asked.set_properties if sets_properties else None)
-    evolved = evolved_definition(snapshot, definition, given, conf) if asked.merges_schema else definition
+    evolved = definition
+    if asked.merges_schema:
+        evolved = evolved_definition(snapshot, definition, given, conf, converts=asked.converts)
     if evolved.schema != definition.schema:
         _refuse_change_of_table(asked.data_change, "Change the Delta table schema")
     if not asked.converts:
-        check_mergeable(given, evolved.schema, table, merges_schema=asked.merges_schema)
+        check_mergeable(given, evolved.schema, table)
     return evolved
 
 

@@ -27,6 +27,8 @@ TYPE_CHANGES = "delta.typeChanges"
 _VOID = "void"
 STABLE, PREVIEW = "typeWidening", "typeWidening-preview"
 ALWAYS, SAME_FAMILY, NEVER = "always", "same_family_type", "never"
+# Which Parquet stores alike, so that it needs no feature.
+SMALL_INTEGERS = "small_integers"
 
 _INTEGRAL = ("byte", "short", "integer", "long")
 # Digits of the whole part of the narrowest DECIMAL that takes a type; of the smaller ones INT's, by the protocol.
@@ -71,7 +73,10 @@ def can_widen(before: str, after: str, mode: str = ALWAYS) -> bool:
     if mode == NEVER or before == after:
         return False
     if before in _INTEGRAL and after in _INTEGRAL:
-        return _INTEGRAL.index(before) < _INTEGRAL.index(after)
+        is_wider = _INTEGRAL.index(before) < _INTEGRAL.index(after)
+        return is_wider and (mode != SMALL_INTEGERS or after != "long")
+    if mode == SMALL_INTEGERS:
+        return False
     if (before, after) in (("float", "double"), ("date", "timestamp_ntz")):
         return True
     wide = DECIMAL.fullmatch(after)
@@ -87,7 +92,7 @@ def can_widen(before: str, after: str, mode: str = ALWAYS) -> bool:
 
 
 def with_type_changes(before: StructType, after: StructType, table_version: int | None) -> StructType:
-    """Record in a schema's fields which types have changed, the newest change last.
+    """Record in the schema of a table with the feature which types have changed, the newest change last.
 
     Protocol: Type Widening, "Type Change Metadata". The fields of `after` are the old ones in their order, then new
     ones. The preview of the feature records `table_version`.
