@@ -14,6 +14,7 @@
     ├── DeltaRuntimeException                    the data is wrong: correct it
     │   ├── InvariantViolationException          a constraint does not hold for a written row
     │   ├── MultipleSourceRowsException          several source rows want one target row
+    │   ├── OverflowException                    a value does not fit its column (an ArithmeticException)
     │   └── UnfitValueException                  a string cannot be cast (a NumberFormatException, DateTimeException)
     ├── DeltaConcurrentModificationException     another writer was first: run the merge again
     │   ├── ConcurrentAppendException            files were added that this merge would have read
@@ -36,6 +37,7 @@ from deltamerge.sqlstates import sqlstate_of
 try:
     from pyspark.errors import (
         AnalysisException,
+        ArithmeticException,
         DateTimeException,
         IllegalArgumentException,
         NumberFormatException,
@@ -72,6 +74,7 @@ __all__ = [
     "InvariantViolationException",
     "MetadataChangedException",
     "MultipleSourceRowsException",
+    "OverflowException",
     "ProtocolChangedException",
     "UnfitValueException",
 ]
@@ -198,6 +201,10 @@ class ReplaceWhereMismatchException(InvariantViolationException, AnalysisExcepti
 
 class UnfitValueException(DeltaRuntimeException, NumberFormatException, DateTimeException):
     """A string of the source cannot be cast to the type that the target's column has; Spark's own classes catch it."""
+
+
+class OverflowException(DeltaRuntimeException, ArithmeticException):
+    """A value does not fit the type of the column that it is stored in; Spark's own class catches it."""
 
 
 class MultipleSourceRowsException(DeltaRuntimeException, UnsupportedOperationException):

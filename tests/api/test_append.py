@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import ArithmeticException, PySparkException
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
@@ -57,7 +57,7 @@ def test_fields_that_the_frame_lacks_are_null_and_others_are_refused(spark: Spar
     ("policy", "value", "stored"),
     [
         ("ANSI", "'abc'", "CAST_INVALID_INPUT"),
-        ("ANSI", "3000000000", "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"),
+        ("ANSI", "3000000000", "CAST_OVERFLOW_IN_TABLE_INSERT"),
         ("LEGACY", "'abc'", None),
         ("LEGACY", "3000000000", -1294967296),
         ("STRICT", "3L", "CANNOT_UP_CAST_DATATYPE"),
@@ -80,6 +80,25 @@ def test_values_that_do_not_fit(
     else:
         write_delta(frame, path, mode="append")
         assert {row.v for row in DeltaTable.forPath(spark, path).toDF().collect()} == {1, stored}
+
+
+def test_the_column_of_a_value_that_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("SELECT 1 AS v, CAST(1 AS SMALLINT) AS w, CAST(1 AS DECIMAL(5,2)) AS d, 'x' AS s"), path)
+    before = files_below(path)
+    values = {"v": ("3000000000L", "BIGINT", "INT"), "w": ("70000", "INT", "SMALLINT"), "d": ("1234.5BD", None, None)}
+    for column, (value, given, wanted) in values.items():
+        with pytest.raises(ArithmeticException, match="in column `" + column) as caught:
+            write_delta(spark.sql(f"SELECT {value} AS {column} FROM range(1)"), path, mode="append")
+        assert (caught.value.getCondition(), caught.value.getSqlState()) == ("CAST_OVERFLOW_IN_TABLE_INSERT", "22003")
+        parameters = caught.value.getMessageParameters() or {}
+        assert parameters["columnName"] == f"`{column}`"
+        assert given is None or (parameters["sourceType"], parameters["targetType"]) == (f'"{given}"', f'"{wanted}"')
+    # A cast of the user's own is Spark's to tell of.
+    with pytest.raises(ArithmeticException) as caught:
+        write_delta(spark.sql("SELECT CAST(id + 3000000000 AS INT) AS v, 7 AS w FROM range(1)"), path, mode="append")
+    assert caught.value.getCondition() == "CAST_OVERFLOW"
+    assert files_below(path) == before
 
 
 def test_an_empty_string_is_no_partition(spark: SparkSession, tmp_path: Path) -> None:

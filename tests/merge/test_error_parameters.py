@@ -110,7 +110,7 @@ def test_what_errors_of_an_append_carry(spark: SparkSession, tmp_path: Path) -> 
     spark.conf.set("spark.sql.ansi.enabled", "false")
     new = spark.sql("SELECT 1 AS k, 3000000000L AS `a:b`")
     condition, sqlstate, parameters = said(lambda: write_delta(new, path, mode="append"))
-    assert (condition, sqlstate) == ("DELTA_CAST_OVERFLOW_IN_TABLE_WRITE", "22003")
+    assert (condition, sqlstate) == ("CAST_OVERFLOW_IN_TABLE_INSERT", "22003")
     assert parameters["columnName"] == "`a:b`"
     assert (parameters["sourceType"], parameters["targetType"]) == ('"BIGINT"', '"INT"')
 

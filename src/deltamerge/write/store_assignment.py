@@ -16,9 +16,9 @@ from pyspark.sql import types as T
 
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, matching_inner_types
-from deltamerge.spark.row_errors import row_error, row_error_in
+from deltamerge.spark.row_errors import row_error
 
-_OVERFLOW = "overflow"
+OVERFLOW = "overflow"
 _DIGITS: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
 _BOTH_WAYS = ({T.TimestampType, T.TimestampNTZType}, {T.TimestampType, T.LongType})
 _WIDENING = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType)
@@ -70,45 +70,8 @@ class StoreAssignment:
             return legacy_cast(value, source, target)
         fitting = value.try_cast(target)
         given, wanted = self.whole or (sql_type(source), sql_type(target))
-        overflow = row_error(_OVERFLOW, {"source": given, "target": wanted, "column": self.column}, {})
+        overflow = row_error(OVERFLOW, {"source": given, "target": wanted, "column": self.column}, {})
         return F.when(value.isNotNull() & fitting.isNull(), overflow.cast(target)).otherwise(fitting)
-
-
-@dataclass(frozen=True)
-class Overflow:
-    """A value that does not fit its column, as far as it is known, with types as SQL; `target` may be a field's."""
-
-    source: str | None = None
-    target: str | None = None
-    column: str | None = None
-
-    @property
-    def condition(self) -> str:
-        """The error class: a malformed string is no overflow. Delta: CheckOverflowInTableWrite."""
-        return "CAST_INVALID_INPUT" if self.source == "STRING" else "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE"
-
-    @property
-    def words(self) -> str:
-        problem = f"a value of type {self.source or ''} does not fit {self.target or ''}"
-        return problem if self.column is None else f"{problem} in column `{self.column}`"
-
-    @property
-    def parameters(self) -> dict[str, str]:
-        """The known parameters of DELTA_CAST_OVERFLOW_IN_TABLE_WRITE."""
-        known = {
-            "sourceType": None if self.source is None else f'"{self.source}"',
-            "targetType": None if self.target is None else f'"{self.target}"',
-            "columnName": None if self.column is None else f"`{self.column}`",
-            "storeAssignmentPolicyFlag": "spark.sql.storeAssignmentPolicy",
-            "ansiEnabledFlag": "spark.sql.ansi.enabled",
-        }
-        return {name: value for name, value in known.items() if value is not None}
-
-
-def overflow_in(message: str) -> Overflow | None:
-    """Read the value that does not fit its column from a failed job's message; None for other failures."""
-    found = row_error_in(message, _OVERFLOW)
-    return None if found is None else Overflow(found["source"], found["target"], found["column"] or None)
 
 
 def sql_type(data_type: T.DataType) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType
@@ -21,11 +20,12 @@ from deltamerge.merge.analysis.resolved_merge import (
 )
 from deltamerge.merge.source.rows_at_fault import row_at_fault_in
 from deltamerge.merge.source.unfit_values import unfit_value_in
+from deltamerge.spark.failed_jobs import WRAPPERS, cause_in
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.merge_ast import Expression
+from deltamerge.write.assignment_errors import Narrowing, narrowing_casts, overflow_in, overflow_of
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
-from deltamerge.write.store_assignment import CastPart, Overflow, casts_in, overflow_in, sql_type
 
 # Blocks of rows that are kept, and parts of a shuffle that were other ones when Spark computed them again.
 _LOST_ROWS = re.compile(
@@ -39,15 +39,9 @@ _STOPPED = re.compile(
     r"|MemoryError|No space left on device|Too many open files|StatusCode\.(?:CANCELLED|UNAVAILABLE)"
 )
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
-# An error class, its message and its SQLSTATE, wherever they stand in the messages around them.
-_SPARK_ERROR = re.compile(
-    r"\[([A-Z][A-Z_0-9]+(?:\.[A-Z_0-9]+)?)\] ((?:(?!\[[A-Z][A-Z_]{3,}).)*?) SQLSTATE: (\w{5})", re.DOTALL
-)
 # Spark repeats the line of an expression that failed, with marks under the part.
 _POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")
-_CAST = re.compile(r'of the type "([^"]+)" cannot be cast to "([^"]+)"')
 _UNREADABLE = "FAILED_READ_FILE"
-_WRAPPERS = ("TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "FAILED_EXECUTE_UDF", "INTERNAL_ERROR")
 
 
 def is_lost_source(error: BaseException) -> bool:
@@ -68,7 +62,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
     """Return Delta's error for an assigned value that cannot be computed or does not fit its column.
 
     Raises:
-        DeltaRuntimeException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow, where a value is
+        OverflowException: DELTA_CAST_OVERFLOW_IN_TABLE_WRITE in the place of Spark's overflow, where a value is
             cast to its column's type. Delta: CheckOverflowInTableWrite.
     """
     try:
@@ -76,7 +70,7 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
     except PySparkException as error:
         if isinstance(error, DeltaError) or _is_in_condition(str(error), merge):
             raise
-        found = _cause(str(error))
+        found = cause_in(str(error))
         overflow = signal = overflow_in(str(error))
         narrowing = _narrowing(merge)
         if overflow is not None:
@@ -86,12 +80,11 @@ def assigning_values(merge: ResolvedMerge) -> Iterator[None]:
             raise
         else:
             detail = f"[{found[0]}] {found[1]}"
-            overflow = _overflow(found[1], narrowing)
-        raise DeltaRuntimeException(
-            overflow.condition,
+            overflow = overflow_of(found[1], [one for one, _ in narrowing])
+        raise overflow.error(
+            "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
             f"An assigned value cannot be stored in its column: {detail}{_narrowed(narrowing)} Nothing was changed. "
             "Correct the value in the source, cast it in the statement, or use try_cast for NULL in its place.",
-            parameters=overflow.parameters,
         ) from (error if signal is None else None)
 
 
@@ -108,51 +101,20 @@ def _is_in_condition(message: str, merge: ResolvedMerge) -> bool:
     return any(line in c.text for c in conditions) and not any(line in v.text for v in values)
 
 
-@dataclass(frozen=True)
-class _Narrowing:
-    """A cast of an assignment that may fail: its path from the column, and the clause."""
-
-    column: str
-    cast: CastPart
-    clause: str
-
-    @property
-    def overflow(self) -> Overflow:
-        return Overflow(*self.cast.types, self.column)
-
-
-def _narrowing(merge: ResolvedMerge) -> list[_Narrowing]:
+def _narrowing(merge: ResolvedMerge) -> list[tuple[Narrowing, ResolvedClause]]:
+    by_name = merge.assignment.structs_by_name
     return [
-        _Narrowing(field.name, part, clause.clause.to_sql())
+        (one, clause)
         for clause in merge.clauses
         for output, field in zip(clause.outputs, merge.output_schema.fields, strict=False)
         if (given := _given_type(merge, clause, output)) is not None
-        for part in casts_in(given, field.dataType, structs_by_name=merge.assignment.structs_by_name)
-        if not part.is_up_cast
+        for one in narrowing_casts(field.name, given, field.dataType, structs_by_name=by_name)
     ]
 
 
-def _narrowed(narrowing: list[_Narrowing]) -> str:
-    found = [
-        f"`{'.'.join((one.column, *one.cast.path))}` from {' to '.join(one.cast.types)} in {one.clause}"
-        for one in narrowing
-    ]
+def _narrowed(narrowing: list[tuple[Narrowing, ResolvedClause]]) -> str:
+    found = [f"{one.words} in {clause.clause.to_sql()}" for one, clause in narrowing]
     return f" Assignments that narrow a type: {'; '.join(dict.fromkeys(found))}." if found else ""
-
-
-def _overflow(message: str, narrowing: list[_Narrowing]) -> Overflow:
-    """Return the types in Spark's message about an overflow, and the column where only one can have it.
-
-    Spark names the types of the value; of one in an array or map Delta names those of the array or map.
-    """
-    types = _CAST.search(message)
-    source, target = types.groups() if types is not None else (None, None)
-    fitting = {
-        one.overflow
-        for one in narrowing
-        if types is None or (sql_type(one.cast.source), sql_type(one.cast.target)) == (source, target)
-    }
-    return fitting.pop() if len(fitting) == 1 else Overflow(source, target)
 
 
 def _given_type(merge: ResolvedMerge, clause: ResolvedClause, output: Output) -> DataType | None:
@@ -191,8 +153,8 @@ def translated(error: Exception, table: str) -> Exception:
     at_fault = violation_in(str(error), table) or excess_in(str(error)) or row_at_fault_in(str(error))
     if at_fault is not None:
         return at_fault
-    found = _cause(str(error))
-    condition = (error.getCondition() or "") if isinstance(error, PySparkException) else _WRAPPERS[0]
+    found = cause_in(str(error))
+    condition = (error.getCondition() or "") if isinstance(error, PySparkException) else WRAPPERS[0]
     if found is not None and found[0].startswith(_UNREADABLE):
         unreadable = DeltaTableException(
             found[0],
@@ -202,17 +164,12 @@ def translated(error: Exception, table: str) -> Exception:
         )
         unreadable.__cause__ = error
         return unreadable
-    if found is None or not condition.startswith(_WRAPPERS):
+    if found is None or not condition.startswith(WRAPPERS):
         return error
     condition, message, sqlstate = found
     worded = DeltaRuntimeException(condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate)
     worded.__cause__ = error
     return worded
-
-
-def _cause(message: str) -> tuple[str, str, str] | None:
-    found = [m for m in _SPARK_ERROR.findall(message) if not m[0].startswith(_WRAPPERS)]
-    return found[-1] if found else None
 
 
 def source_failed_repeatedly(attempts: int, error: Exception) -> DeltaRuntimeException:
