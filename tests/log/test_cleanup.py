@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.log.checkpoint.writing import write_checkpoint
@@ -105,6 +106,19 @@ def test_whole_days_count(tmp_path: Path) -> None:
 def test_damaged_checkpoint_covers_nothing(tmp_path: Path) -> None:
     log = dated_log(tmp_path, [60, 50, 45, 40, 35, 0], [2, 4])
     log.path(4, "checkpoint.parquet").write_bytes(b"damaged")
+    clean(log)
+    assert commits(log) == [2, 3, 4, 5]
+    assert set(load_snapshot(log.store).files.paths()) == live_at(5)
+
+
+def test_a_checkpoint_with_a_damaged_page_covers_nothing(tmp_path: Path) -> None:
+    log = dated_log(tmp_path, [60, 50, 45, 40, 35, 0], [2, 4])
+    path = log.path(4, "checkpoint.parquet")
+    group = pq.read_metadata(path).row_group(0)
+    (column,) = (c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "add.path")
+    content = bytearray(path.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size - 20] ^= 1
+    path.write_bytes(content)
     clean(log)
     assert commits(log) == [2, 3, 4, 5]
     assert set(load_snapshot(log.store).files.paths()) == live_at(5)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deltamerge.log.file_actions import DELETION_VECTOR, file_keys
 from deltamerge.log.paths import canonical_path, canonical_paths, decode_path, encode_path
 
 SEGMENT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=8)
@@ -63,12 +65,16 @@ def test_decoding(logged: str, real: str) -> None:
         ("a%20b", "a b", "/table"),
         ("%61", "a", "/table"),
         ("a//b", "a/b", "/table"),
+        ("./a", "a", "/table"),
+        ("a/./b", "a/b", "/table"),
         ("/k/x", "s3://bucket/k/x", "s3://bucket/table"),
         ("S3://bucket//k//x", "s3://bucket/k/x", "s3://bucket/table"),
     ],
 )
 def test_two_spellings_of_one_file(one: str, other: str, root: str) -> None:
     assert canonical_path(one, root) == canonical_path(other, root)
+    keys = file_keys(pa.chunked_array([[one, other]]), pa.chunked_array([pa.nulls(2, DELETION_VECTOR)]), root)
+    assert keys.to_pylist() == [canonical_path(one, root)] * 2
 
 
 @pytest.mark.parametrize(

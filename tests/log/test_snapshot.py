@@ -21,8 +21,10 @@ from deltamerge.exceptions import (
 from deltamerge.log.actions import Json
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.snapshot import Snapshot, load_snapshot, table_exists
+from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.store import open_store
+from deltamerge.storage.stored_file import StoredFiles
 from log.logs import PROTOCOL, Log, add, info, live_at, metadata, remove, set_time, simple_log
 
 
@@ -152,6 +154,46 @@ def test_gap(tmp_path: Path, missing: int) -> None:
         assert error.getErrorClass() == "DELTA_VERSIONS_NOT_CONTIGUOUS"
         assert f"version {missing}, {log.path(missing)}, is missing" in str(error)
     assert paths(load_snapshot(log.store, missing - 1)) == live_at(missing - 1)
+
+
+def test_a_folder_listed_as_others_write(tmp_path: Path) -> None:
+    """The listing has a commit, and lacks the one before, which was written first."""
+    log = simple_log(tmp_path, 4)
+
+    class Busy(LocalStore):
+        listed = 0
+
+        def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
+            self.listed += 1
+            files = super().list_folder(folder, start_after)
+            return [file for file in files if self.listed > 1 or not file.path.endswith("2.json")]
+
+    assert set(load_snapshot(Busy(str(tmp_path))).files.paths()) == live_at(3)
+    log.path(2).unlink()
+    assert error_of(log).getErrorClass() == "DELTA_VERSIONS_NOT_CONTIGUOUS"
+
+
+def test_strings_as_views(tmp_path: Path) -> None:
+    """Arrow writers may store the type of a checkpoint's strings as one that PyArrow does not filter."""
+    log = simple_log(tmp_path, 3)
+    write_checkpoint(load_snapshot(log.store), now_ms=0)
+    path = log.path(2, "checkpoint.parquet")
+    table = pq.read_table(path)
+    views = pa.schema([(field.name, as_views(field.type)) for field in table.schema])
+    pq.write_table(pa.Table.from_pylist(table.to_pylist(), views), path)
+    for version in range(3):
+        log.path(version).unlink()
+    assert set(load_snapshot(log.store).files.paths()) == live_at(2)
+
+
+def as_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, as_views(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(as_views(kind.key_type), as_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(as_views(kind.value_type))
+    return pa.string_view() if pa.types.is_string(kind) else kind
 
 
 def test_gap_that_a_checkpoint_bridges(tmp_path: Path) -> None:

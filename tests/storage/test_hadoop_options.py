@@ -53,6 +53,25 @@ def test_endpoints_with_and_without_a_scheme(endpoint: str, ssl: str | None, exp
     assert ("allow_http" in found) == expected.startswith("http://")
 
 
+@pytest.mark.parametrize(
+    ("options", "region"),
+    [
+        ({"fs.s3a.endpoint": "s3.eu-north-1.amazonaws.com"}, "eu-north-1"),
+        ({"fs.s3a.endpoint": "https://s3-us-gov-west-1.amazonaws.com/"}, "us-gov-west-1"),
+        ({"fs.s3a.endpoint": "s3.eu-north-1.amazonaws.com", "fs.s3a.endpoint.region": "eu-west-1"}, "eu-west-1"),
+        ({"fs.s3a.endpoint.region": "eu-west-1", "fs.s3a.endpoint": "s3.eu-north-1.amazonaws.com"}, "eu-west-1"),
+        ({"fs.s3a.endpoint": "minio.example.com"}, None),
+    ],
+)
+def test_the_region_of_an_endpoint(options: dict[str, str], region: str | None) -> None:
+    assert obstore_options("bucket", options).get("region") == region
+
+
+@pytest.mark.parametrize("endpoint", ["s3.amazonaws.com", ""])
+def test_an_endpoint_that_is_none(endpoint: str) -> None:
+    assert obstore_options("bucket", {"fs.s3a.endpoint": endpoint}) == {}
+
+
 def test_the_key_of_the_urls_own_account() -> None:
     assert obstore_options("data@mine.dfs.core.windows.net", AZURE) == {"account_key": "a2V5"}
     assert obstore_options("data@third.dfs.core.windows.net", AZURE) == {}

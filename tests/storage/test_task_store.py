@@ -79,6 +79,10 @@ def test_the_methods_of_a_store(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a/1.json").write_bytes(b"other")
     store.list_folder("a")
     assert store.get("a/1.json") == b"other"
+    (tmp_path / "a/1.json").write_bytes(b"")
+    store.list_folder("a")
+    (tmp_path / "a/1.json").write_bytes(b"written later")
+    assert store.get("a/1.json") == b"written later"
     store.rename("a/1.json", "c/1.json")
     store.delete(["a/b/2.bin", "nothing"])
     assert store.exists("c/1.json") and not store.exists("a/1.json")

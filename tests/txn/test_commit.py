@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import logging
@@ -52,7 +53,7 @@ def test_a_commit_says_who_did_what(tmp_path: Path) -> None:
     read = create(tmp_path)
     prepared = prepare(read, write_file(read, [1]), settings=CommitSettings("why"), isolation_level="WriteSerializable")
     committed = commit(prepared, lambda: 1_700_000_000_123)
-    assert (committed.version, committed.timestamp_ms) == (1, 1_700_000_000_123)
+    assert committed.version == 1
     assert commit_info(read, 1) == {
         "timestamp": 1_700_000_000_123,
         "operation": "MERGE",
@@ -296,6 +297,42 @@ def test_a_refusal_is_the_stores_own_error(tmp_path: Path) -> None:
     read = load_snapshot(Refusing(str(tmp_path)))
     with pytest.raises(PermissionError):
         commit(prepare(read, write_file(read, [1])), clock)
+
+
+class RefusingLater(Forgetful):
+    """An object store that wrote the commit as it failed, and refuses when it is asked again."""
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        with contextlib.suppress(TimeoutError):
+            super().put_if_absent(path, content)
+        raise PermissionDeniedError("the token has expired")
+
+
+def test_a_refusal_of_what_was_written_before(tmp_path: Path) -> None:
+    create(tmp_path)
+    store = RefusingLater(str(tmp_path))
+    read = load_snapshot(store)
+    assert commit(prepare(read, write_file(read, [1])), clock).version == 1
+    store.unreadable, store.offers = True, 0
+    with pytest.raises(CommitStateUnknownException):
+        commit(prepare(load_snapshot(store, 0), write_file(read, [1])), clock)
+
+
+def test_a_version_that_exists_and_is_not_there(tmp_path: Path) -> None:
+    """As S3 answers a write that met the deletion of what was there."""
+
+    class Conflicting(LocalStore):
+        offers = 0
+
+        def put_if_absent(self, path: str, content: bytes) -> None:
+            self.offers += 1
+            if self.offers == 1:
+                raise FileExistsError(path)
+            super().put_if_absent(path, content)
+
+    create(tmp_path)
+    read = load_snapshot(Conflicting(str(tmp_path)))
+    assert commit(prepare(read, write_file(read, [1])), clock).version == 1
 
 
 class FullDisk(LocalStore):

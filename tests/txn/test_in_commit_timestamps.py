@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from deltamerge.log.actions import Protocol
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.txn.transaction import commit
-from txn.tables import create, metadata, prepare
+from txn.tables import clock, create, metadata, prepare
 
 FEATURE = Protocol(1, 7, None, frozenset({"inCommitTimestamp", "appendOnly", "invariants"}))
 
@@ -22,7 +23,7 @@ def test_commits_of_a_new_table_say_when_they_were_made_and_grow(tmp_path: Path)
     snapshot = create(tmp_path, protocol=FEATURE, enableInCommitTimestamps="true")
     begin = first_action(snapshot, 0)["inCommitTimestamp"]
     stopped = commit(prepare(snapshot), lambda: begin - 5_000)
-    assert first_action(snapshot, 1)["inCommitTimestamp"] == begin + 1 == stopped.timestamp_ms
+    assert first_action(snapshot, 1)["inCommitTimestamp"] == begin + 1 == stopped.snapshot.timestamp_ms
     # Another writer's clock is ahead: the next commit is later all the same.
     commit(prepare(load_snapshot(snapshot.store)), lambda: begin + 90_000)
     behind = commit(prepare(snapshot), lambda: begin)
@@ -31,6 +32,17 @@ def test_commits_of_a_new_table_say_when_they_were_made_and_grow(tmp_path: Path)
     latest = load_snapshot(snapshot.store)
     assert latest.timestamp_ms == begin + 90_001
     assert "delta.inCommitTimestampEnablementVersion" not in latest.metadata.configuration
+
+
+def test_enabling_them_after_another_writer_whose_clock_is_ahead(tmp_path: Path) -> None:
+    """The time of the version before is that of its file, where it says none."""
+    snapshot = create(tmp_path)
+    commit(prepare(snapshot), clock)
+    before = clock() + 50_000
+    os.utime(tmp_path / "_delta_log/00000000000000000001.json", (before / 1000, before / 1000))
+    asked = replace(metadata(enableInCommitTimestamps="true"), id=snapshot.metadata.id)
+    assert commit(prepare(snapshot, FEATURE, asked), clock).version == 2
+    assert first_action(snapshot, 2)["inCommitTimestamp"] == before + 1
 
 
 def test_enabling_them_later_is_noted_in_the_metadata(tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ Source: Delta protocol, "Metadata Cleanup". Every version that was the latest at
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 from deltamerge.exceptions import DeltaLogCorruptException
 from deltamerge.log.actions import Protocol
-from deltamerge.log.checkpoint.reading import read_checkpoint_actions
+from deltamerge.log.checkpoint.reading import read_checkpoint_actions, read_checkpoint_files
 from deltamerge.log.properties import interval_ms, is_enabled
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.segment import (
@@ -24,6 +27,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.storage.local_store import TEMP_SUFFIX
 from deltamerge.storage.store import Store
 
+_LOGGER = logging.getLogger(__name__)
 _DAY = 24 * 3_600_000
 
 PROTECTION = "checkpointProtection"
@@ -55,12 +59,15 @@ def clean_up_log_before(snapshot: Snapshot, cutoff: int, now_ms: int) -> tuple[s
     # What is younger may be of a commit or a checkpoint that is being written.
     of_nobody = min(cutoff, now_ms - _DAY)
     expired = [file.path for file in files if file.name.endswith(TEMP_SUFFIX) and file.modification_time < of_nobody]
-    base = _covering_checkpoint(store, listing, cutoff)
-    if base is not None and base.version >= _protected_before(snapshot):
-        versions = {file.path: log_file_version(file.name) for file in files}
-        old = [path for path, version in versions.items() if version is not None and version < base.version]
-        expired.extend(sorted(old))
-        expired.extend(_orphaned_sidecars(store, listing, base, of_nobody))
+    versions = {file.path: version for file in files if (version := log_file_version(file.name)) is not None}
+    protected = _protected_before(snapshot)
+    for base in _covering_checkpoints(listing, cutoff):
+        old = [path for path, version in versions.items() if version < base.version]
+        if base.version < protected or not old:
+            break
+        if _is_sound(store, base):
+            expired.extend([*sorted(old), *_orphaned_sidecars(store, listing, base, of_nobody)])
+            break
     store.delete(expired)
     return tuple(expired)
 
@@ -90,20 +97,22 @@ def adjusted_timestamps(commits: tuple[CommitFile, ...]) -> list[int]:
     return times
 
 
-def _covering_checkpoint(store: Store, listing: LogListing, cutoff: int) -> Checkpoint | None:
-    """Return the newest sound checkpoint from which all versions within the retention can be read."""
+def _covering_checkpoints(listing: LogListing, cutoff: int) -> Iterator[Checkpoint]:
+    """Yield the checkpoints from which all versions within the retention can be read, the newest first."""
     times = zip(listing.commits, adjusted_timestamps(listing.commits), strict=True)
     # The newest expired commit was still the latest version when the retention began.
     newest = max((commit.start for commit, time in times if time <= cutoff), default=-1)
-    for checkpoint in reversed(listing.checkpoints):
-        if checkpoint.version <= newest and _is_sound(store, checkpoint):
-            return checkpoint
-    return None
+    return (checkpoint for checkpoint in reversed(listing.checkpoints) if checkpoint.version <= newest)
 
 
 def _is_sound(store: Store, checkpoint: Checkpoint) -> bool:
-    files = _parquet_files(store, checkpoint)
-    return files is not None and all(store.exists(path) for path in files)
+    """Read a checkpoint, on which alone what stays of the log will rest."""
+    try:
+        read_checkpoint_files(store, checkpoint, read_checkpoint_actions(store, checkpoint), "add")
+    except DeltaLogCorruptException:
+        _LOGGER.warning("The checkpoint of version %s is damaged: the log before it is kept.", checkpoint.version)
+        return False
+    return True
 
 
 def _parquet_files(store: Store, checkpoint: Checkpoint) -> tuple[str, ...] | None:

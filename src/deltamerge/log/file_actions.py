@@ -112,7 +112,7 @@ def file_keys(paths: pa.ChunkedArray, deletion_vectors: pa.ChunkedArray, root: s
 
 def _canonical(paths: pa.ChunkedArray, root: str) -> pa.ChunkedArray:
     # Most paths have one spelling only; the few others go through Python.
-    special = pc.or_(pc.match_substring_regex(paths, "%|//|:/"), pc.starts_with(paths, "/"))
+    special = pc.or_(pc.match_substring_regex(paths, r"%|//|:/|(?:^|/)\./"), pc.starts_with(paths, "/"))
     if not pc.any(special).as_py():
         return paths
     canonical = list(canonical_paths(paths.filter(special).to_pylist(), root))

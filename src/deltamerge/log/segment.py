@@ -165,7 +165,11 @@ def find_segment(store: Store, version: int | None = None, unreadable: frozenset
             # Out of range or with gaps: the error must be about the whole log.
             with contextlib.suppress(DeltaTableException):
                 return _choose_segment(store, listing, version, unreadable)
-    return _choose_segment(store, list_log(store), version, unreadable)
+    try:
+        return _choose_segment(store, list_log(store), version, unreadable)
+    except DeltaLogCorruptException:
+        # A folder that is listed while others write may show a commit and not the one before.
+        return _choose_segment(store, list_log(store), version, unreadable)
 
 
 def _choose_segment(store: Store, listing: LogListing, version: int | None, unreadable: frozenset[str]) -> LogSegment:

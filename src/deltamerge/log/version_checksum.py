@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow.compute as pc
@@ -44,6 +45,9 @@ _MAX_SET_TRANSACTIONS = 100
 _MAX_DOMAINS = 10
 _SHOWN = 300
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d)(?:\.0+|(\.\d*?[1-9])0*)(?=Z?\")")
+
+
+_ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d(?=\")")
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,10 +270,19 @@ def _by_file(files: Iterable[AddFile], root: str, has_stats: bool) -> dict[str, 
 
 def _parsed(stats: str | None) -> object:
     try:
-        # Writers spell one time with three digits of a second, with six or with none.
-        return json.loads(_FRACTION.sub(r"\1\2", stats)) if stats else None
+        # Writers spell one time with three digits of a second, with six or with none, and in their own time zone.
+        return json.loads(_FRACTION.sub(r"\1\2", _ZONED.sub(_in_utc, stats))) if stats else None
     except ValueError:
         return stats
+
+
+def _in_utc(time: re.Match[str]) -> str:
+    try:
+        utc = datetime.fromisoformat(time.group()).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        # A string that looks like a time, or the end of the calendar.
+        return time.group()
+    return utc.replace(tzinfo=None).isoformat() + "Z"
 
 
 def _differs(path: str, name: str, expected: object, found: object) -> DeltaLogCorruptException:

@@ -79,7 +79,8 @@ class TaskStore:
 
     def get(self, path: str) -> bytes:
         size, content = self._ahead.get(path, (-1, b""))
-        return content if size == len(content) else self._content(Call("get", (path,)))
+        # An empty file may be one that is still being written.
+        return content if content and size == len(content) else self._content(Call("get", (path,)))
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         self._change("put_if_absent", path, content)

@@ -15,8 +15,8 @@ from deltamerge.workers.obstore_client import reason_of
 _Answer = TypeVar("_Answer")
 
 _ADVICE = {
-    "s3": "spark.hadoop.fs.s3a.endpoint, .access.key and .secret.key (of one bucket: "
-    "spark.hadoop.fs.s3a.bucket.<bucket>.…), or the options endpoint, access_key_id and secret_access_key",
+    "s3": "spark.hadoop.fs.s3a.endpoint, .endpoint.region, .access.key and .secret.key (of one bucket: "
+    "spark.hadoop.fs.s3a.bucket.<bucket>.…), or the options endpoint, region, access_key_id and secret_access_key",
     "az": "spark.hadoop.fs.azure.account.key.<account>.dfs.core.windows.net or .fs.azure.sas.fixed.token.…, "
     "or the option account_key or sas_key",
     "gs": "spark.hadoop.fs.gs.auth.service.account.json.keyfile, or the option service_account",

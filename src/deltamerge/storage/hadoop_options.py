@@ -14,7 +14,9 @@ _S3A: dict[str, str] = {
     "fs.s3a.session.token": "session_token",
     "fs.s3a.endpoint.region": "region",
 }
-_ENDPOINT = "fs.s3a.endpoint"
+_ENDPOINT, _REGION, _CENTRAL = "fs.s3a.endpoint", "fs.s3a.endpoint.region", "s3.amazonaws.com"
+# S3A takes the region of an endpoint of Amazon's from its name.
+_REGIONAL = re.compile(r"(?:^|/)s3[.-]([a-z]+(?:-[a-z]+)+-\d+)\.amazonaws\.com")
 _SSL = "fs.s3a.connection.ssl.enabled"
 _PATH_STYLE = "fs.s3a.path.style.access"
 _PROVIDER = "fs.s3a.aws.credentials.provider"
@@ -111,9 +113,17 @@ def _s3a(key: str, value: str, given: Mapping[str, Any]) -> dict[str, str]:
     if key in _S3A:
         return {_S3A[key]: value}
     if key == _ENDPOINT:
+        # As S3A's central endpoint, which reaches the buckets of every region, is what obstore takes without one.
+        if value.strip() in ("", _CENTRAL):
+            return {}
         scheme = "http" if given.get(_SSL, "true").lower() == "false" else "https"
         endpoint = value if "://" in value else f"{scheme}://{value}"
-        return {"endpoint": endpoint, **({"allow_http": "true"} if endpoint.startswith("http://") else {})}
+        region = _REGIONAL.search(value)
+        return {
+            "endpoint": endpoint,
+            **({"allow_http": "true"} if endpoint.startswith("http://") else {}),
+            **({} if region is None or _REGION in given else {"region": region[1]}),
+        }
     # FALSE is Hadoop's default. For obstore the other style would mean that the bucket is in the endpoint.
     if key == _PATH_STYLE and value.lower() == "true":
         return {"virtual_hosted_style_request": "false"}

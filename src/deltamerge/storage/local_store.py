@@ -77,6 +77,7 @@ class LocalStore:
                 _write_exclusively(target, content)
         finally:
             _discard(temporary)
+        _sync_folder(target.parent)
 
     def put(self, path: str, content: bytes) -> None:
         target = self._path(path)
@@ -174,6 +175,17 @@ def _write_exclusively(path: Path, content: bytes) -> None:
             # A full disk or Ctrl-C must not leave half a file behind.
             _discard(path)
             raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the disk have the names of new files, too."""
+    # Windows opens no folders, and some network disks sync none.
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _discard(path: Path) -> None:

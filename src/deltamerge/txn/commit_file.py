@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from obstore.exceptions import (
     InvalidPathError,
@@ -33,7 +33,7 @@ _LOGGER = logging.getLogger(__name__)
 WRITE_ATTEMPTS = 3
 # With these a store reports that it did not write.
 _REFUSED = (PermissionError, InvalidPathError, NotSupportedError, PermissionDeniedError, UnauthenticatedError)
-# With these a mounted network disk reports that its server has not answered; any other error of a local call is final.
+# With these a mounted network disk reports that its server has not answered: it may still write.
 _NO_ANSWER = frozenset(
     {
         errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.ENOTCONN, errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN,
@@ -140,42 +140,37 @@ def _offer(store: Store, version: int, content: bytes, txn_id: str, *, first: bo
     path = commit_path(version)
     try:
         store.put_if_absent(path, content)
-    except FileExistsError:
-        return _is_own_commit(store, version, content, txn_id)
-    except _REFUSED as error:
-        if first:
-            raise
-        raise _unknown(store, version, txn_id, error) from error
     except Exception as error:
-        # A store may write and then fail in any way.
-        _LOGGER.warning("Writing %s failed, looking whether it exists: %s", path, error)
+        # A store may write and then fail in any way, and what exists may be what a request before was to write.
+        is_taken = isinstance(error, FileExistsError)
+        if not is_taken:
+            _LOGGER.warning("Writing %s failed, looking whether it exists: %s", path, error)
         found = _read_back(store, version, content, txn_id)
+        if isinstance(found, bool):
+            return found
         # What an offer before this one asked for may land later.
-        if first and found == "absent" and store.is_local and not _may_land_later(error):
+        if first and not is_taken and isinstance(found, FileNotFoundError) and _is_final(store, error):
             raise
-        return found if isinstance(found, bool) else error
+        return found if is_taken else error
     else:
         return True
 
 
-def _is_own_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:
+def _read_back(store: Store, version: int, content: bytes, txn_id: str) -> bool | Exception:
+    """Return whether a version is this transaction's or another's, or why that is not known."""
     try:
         return _is_own(store.get(commit_path(version)), content, txn_id)
     except Exception as error:
-        # Whatever went wrong, the caller must know that the commit may have landed.
-        raise _unknown(store, version, txn_id, error) from error
-
-
-def _read_back(store: Store, version: int, content: bytes, txn_id: str) -> bool | Literal["absent", "unknown"]:
-    """Return whether a version is this transaction's or another's, where there is one and it can be read."""
-    try:
-        return _is_own(store.get(commit_path(version)), content, txn_id)
-    except FileNotFoundError:
-        return "absent"
-    except Exception:
         # Whatever went wrong: it is not known whose the version is, and the write is tried again.
         _LOGGER.warning("Reading %s back failed", commit_path(version), exc_info=True)
-        return "unknown"
+        return error
+
+
+def _is_final(store: Store, error: Exception) -> bool:
+    """Return whether a write that failed, and left nothing so far, writes nothing later either."""
+    if not store.is_local:
+        return isinstance(error, _REFUSED)
+    return not (isinstance(error, OSError) and error.errno in _NO_ANSWER)
 
 
 def _is_own(found: bytes, content: bytes, txn_id: str) -> bool:
@@ -187,11 +182,6 @@ def _is_own(found: bytes, content: bytes, txn_id: str) -> bool:
     if found != content and _txn_id(found) == txn_id:
         raise ValueError("a part of this transaction's commit was written")
     return found == content
-
-
-def _may_land_later(error: Exception) -> bool:
-    """Return whether a local call that failed, and left nothing so far, may still write: on a mounted network disk."""
-    return isinstance(error, OSError) and error.errno in _NO_ANSWER
 
 
 def _txn_id(content: bytes) -> object:

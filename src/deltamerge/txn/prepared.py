@@ -132,7 +132,6 @@ class Committed:
     """A commit that landed; `read` is the snapshot that the transaction had read."""
 
     version: int
-    timestamp_ms: int
     store: Store = field(repr=False)
     read: Snapshot | None = field(repr=False)
 

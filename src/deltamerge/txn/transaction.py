@@ -78,8 +78,8 @@ def commit(
         check_manifests(prepared.new_metadata, read)
     _check_not_cleaned_up(prepared)
 
-    def landed(version: int, timestamp: int, content: bytes | None) -> Committed:
-        committed = Committed(version, timestamp, prepared.store, prepared.read_snapshot)
+    def landed(version: int, content: bytes | None) -> Committed:
+        committed = Committed(version, prepared.store, prepared.read_snapshot)
         maintain_log(committed, prepared, content, clock)
         return committed
 
@@ -90,13 +90,13 @@ def commit(
         timestamp = max(clock(), last_timestamp + 1) if commits_say_when(prepared) else clock()
         content = commit_content(prepared, seen + 1, timestamp, last_row_id)
         if write_commit(prepared.store, seen + 1, content, prepared.txn_id):
-            return landed(seen + 1, timestamp, content)
+            return landed(seen + 1, content)
         if attempt == 0 and reads_all():
             prepared = replace(prepared, read_set=replace(prepared.read_set, whole_table=True))
         conflict: DeltaConcurrentModificationException | None = None
         for winner in _winning_commits(prepared, seen + 1):
             if winner.txn_id == prepared.txn_id:
-                return landed(winner.version, timestamp, None)
+                return landed(winner.version, None)
             try:
                 check_conflicts(prepared, winner)
             except ROW_CONFLICTS as error:
@@ -105,7 +105,7 @@ def commit(
                 conflict = conflict or error
             winners.append(winner)
             seen = winner.version
-            last_timestamp = max(last_timestamp, winner.info.in_commit_timestamp or 0)
+            last_timestamp = max(last_timestamp, winner.info.in_commit_timestamp or _written_at(prepared, seen))
             # Row ids are assigned anew for every version that is tried.
             last_row_id = max(last_row_id, -1 if (mark := winner.row_id_high_water_mark) is None else mark)
         if conflict is not None and reconcile is not None:
@@ -114,6 +114,14 @@ def commit(
                 raise conflict
             prepared = reconciled
     raise _lost(prepared, seen, f"they were faster {MAX_ATTEMPTS} times", "when fewer writers are at work")
+
+
+def _written_at(prepared: PreparedCommit, version: int) -> int:
+    """Return when a version without an in-commit timestamp was written, where this commit turns these on."""
+    if not commits_say_when(prepared):
+        return 0
+    commits = list_log(prepared.store, version).commits
+    return next((commit.file.modification_time for commit in commits if commit.start == version), 0)
 
 
 def _check_not_cleaned_up(prepared: PreparedCommit) -> None:

@@ -24,6 +24,7 @@ from deltamerge.log.paths import decode_path, names_no_file_of_table
 from deltamerge.log.replay import LogLines, parse_log_files
 from deltamerge.log.segment import SIDECAR_FOLDER, Checkpoint
 from deltamerge.storage.store import Store
+from deltamerge.workers.table_columns import in_plain_types
 
 _OTHER_ACTIONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 _ROWS = 1 << 13
@@ -108,7 +109,7 @@ def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Ac
         if not names:
             return []
         actions = []
-        for batch in file.iter_batches(_ROWS, columns=names):
+        for batch in map(in_plain_types, file.iter_batches(_ROWS, columns=names)):
             for name in names:
                 column = batch.column(name)
                 for content in column.filter(column.is_valid()).to_pylist():
@@ -126,7 +127,7 @@ def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> 
     present = {field.name for field in file.schema_arrow.field(action).type}
     wanted = [f"{action}.{camel_case(name)}" for name in schema.names if camel_case(name) in present]
     tables = []
-    for batch in file.iter_batches(_ROWS, columns=wanted):
+    for batch in map(in_plain_types, file.iter_batches(_ROWS, columns=wanted)):
         column = batch.column(0)
         rows = pc.is_valid(pc.struct_field(column, "path"))
         tables.append(from_parquet(pa.chunked_array([column.filter(rows)]), schema))
@@ -141,7 +142,7 @@ def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa
     leaves = map(file.schema.column, range(len(file.schema)))
     # Arrow has these without a zone.
     instants = frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
-    for batch in file.iter_batches(_ROWS, columns=[f"{action}.path", name]):
+    for batch in map(in_plain_types, file.iter_batches(_ROWS, columns=[f"{action}.path", name])):
         column = batch.column(0)
         rows = column.filter(pc.is_valid(pc.struct_field(column, "path")))
         strings.append(stats_to_json(pc.struct_field(rows, "stats_parsed"), name, instants))
