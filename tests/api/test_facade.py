@@ -230,7 +230,7 @@ def test_a_source_by_the_name_of_its_view(spark: SparkSession, tmp_path: Path, c
     assert rows(DeltaTable.forPath(spark, path).toDF()) == [(2, "bob", 40), (3, "cy", 50), (9, "y", None)]
 
 
-@pytest.mark.parametrize("value", ["to_json(struct(*))", "to_json(struct(s.*))", "concat_ws('|', *)"])
+@pytest.mark.parametrize("value", ["to_json(struct(*))", "hash(s.* except (age))", "concat_ws('|', *)"])
 def test_a_star_inside_a_value_is_refused(spark: SparkSession, tmp_path: Path, value: str) -> None:
     path = people(spark, tmp_path / "t")
     source = frame(spark, "id INT, name STRING, age INT", [(1, "x", 1)]).alias("s")

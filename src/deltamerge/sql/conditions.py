@@ -95,10 +95,10 @@ def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
 
 
 def contains_star(sql: str) -> bool:
-    """Return whether a star in an expression means columns, as in ``struct(s.*)``, and is no product."""
-    around = ["", *(token.text for token in _tokens(sql)), ""]
+    """Return whether a star in an expression means columns, as in ``struct(s.* EXCEPT (a))``, and is no product."""
+    around = ["", *(token.text.upper() for token in _tokens(sql)), ""]
     return any(
-        token == "*" and before in (".", "(", ",", "") and after in (")", ",", "")
+        token == "*" and before in (".", "(", ",", "") and after in (")", ",", "", "EXCEPT", "REPLACE")
         for before, token, after in zip(around, around[1:], around[2:], strict=False)
     )
 

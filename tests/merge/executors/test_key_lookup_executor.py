@@ -459,6 +459,37 @@ def test_files_that_are_not_as_the_table(spark: SparkSession, tmp_path: Path, pa
     assert [row.v for row in DeltaTable.forPath(spark, str(path)).toDF().collect()] == [2]
 
 
+def test_a_value_of_one_source_row_goes_to_several_target_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, v STRING", [(1, "a"), (1, "b"), (2, "c")]), path)
+    new = frame(spark, "id INT, v STRING", [(1, "new"), (2, "other")])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(new.alias("s"), "t.id = s.id")
+    report = merge.whenMatchedUpdate("soundex(s.v) != 'X'", set={"v": "soundex(s.v)"}).run()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "N000"), (1, "N000"), (2, "O360")]
+    assert report.outcome.plan is not None
+    assert report.outcome.plan.changed_rows.choice == "arrow"
+
+
+@pytest.mark.parametrize("of", ["target", "source"])
+def test_long_strings_do_not_come_to_the_driver(
+    of: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are few values, and many bytes."""
+    path = str(tmp_path / "t")
+    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", Limits(collected_bytes=0))
+    monkeypatch.setattr("deltamerge.merge.executors.pair_values.collected", pytest.fail)
+    monkeypatch.setattr("deltamerge.merge.executors.source_in_place.collected", pytest.fail)
+    write_delta(frame(spark, "id INT, v STRING, n INT", [(1, "a", 1), (2, "b", 2), (3, "c", 3)]), path)
+    frame(spark, "id INT, v STRING", [(1, "x"), (3, "z")]).write.parquet(str(tmp_path / "s"))
+    source = spark.read.parquet(str(tmp_path / "s")).alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.id = s.id")
+    value = "translate(t.v, 'a', s.v)" if of == "target" else "soundex(s.v)"
+    report = merge.whenMatchedUpdate(set={"v": value}).run()
+    assert report.outcome.executor == "key_lookup"
+    first, third = ("x", "c") if of == "target" else ("X000", "Z000")
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, first, 1), (2, "b", 2), (3, third, 3)]
+
+
 def test_computed_values_are_computed_for_each_row(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_delta(frame(spark, "id INT, v STRING", [(1, "a"), (1, "b"), (2, "c")]), path)

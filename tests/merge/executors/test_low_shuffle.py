@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
+from deltamerge.merge.limits import Limits
 from deltamerge.workers.parquet_patch import own_metadata
 from merge.tables import (
     CONNECT,
@@ -307,6 +308,25 @@ def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_p
     with pytest.raises(DeltaAnalysisException, match="more rows than the driver takes positions of"):
         merge.run()
     assert files_below(path) == before
+
+
+def test_only_the_keys_of_long_rows_are_broadcast(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = people(spark, tmp_path / "t")
+    monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", Limits(broadcast_key_bytes=1_000, rewritten_bytes=0))
+    for name, value in {EXECUTOR: "low_shuffle", "spark.sql.autoBroadcastJoinThreshold": "1"}.items():
+        spark.conf.set(name, value)
+    first = spark._jsparkSession.sharedState().statusStore().executionsList().size()
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "x" * 2_000, 1), (9, "y", 2)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdate(set={"name": "concat(s.name, t.age)"}).whenNotMatchedInsertAll().execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "x" * 2_000 + "30", 30)
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    plans = [executions.apply(i).physicalPlanDescription() for i in range(first, executions.size())]
+    finding, writing = (any(kind in plan for plan in plans) for kind in ("BroadcastHashJoin", "SortMergeJoin"))
+    assert (finding, writing) == (True, True)
 
 
 def test_a_key_of_most_rows_does_not_stay_in_one_task(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from functools import reduce
 from operator import and_
 from typing import TypeAlias
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.types import (
     DataType,
@@ -36,7 +35,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     target_value,
     values_of,
 )
-from deltamerge.merge.analysis.spark_analysis import Sides, analyse, sides_of
+from deltamerge.merge.analysis.spark_analysis import Sides, is_deterministic, sides_of
 from deltamerge.merge.statement import to_column
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import all_types, contains, exact_json
@@ -75,7 +74,8 @@ class _Unchanged:
                 return None
             same.append(found)
         condition = self._with_its_condition(same)
-        if not self._is_deterministic(condition):
+        frames = {"matched": self.sides.source, "not_matched_by_source": self.sides.other}
+        if not is_deterministic(frames[self.update.kind], self.sides.target, to_column(condition)):
             return None
         clause = MergeClause(self.update.kind, condition, SkipUnchanged())
         return ResolvedClause(clause, SKIPPED + self.update.number)
@@ -88,15 +88,6 @@ class _Unchanged:
         columns = list(map(F.as_column, same))
         both = reduce(and_, columns if own is None else [to_column(own), *columns])
         return Expression(str(both), column=both)
-
-    def _is_deterministic(self, condition: Expression) -> bool:
-        """Return whether Spark takes the comparison as a join's condition, which must be deterministic."""
-        frames = {"matched": self.sides.source, "not_matched_by_source": self.sides.other}
-        try:
-            analyse(lambda: frames[self.update.kind].join(self.sides.target, to_column(condition), "inner"))
-        except PySparkException:
-            return False
-        return True
 
     def _same(self, index: int, output: Output) -> _Same | None:
         """Return what holds where an output column keeps its value; None where that is not to be known."""

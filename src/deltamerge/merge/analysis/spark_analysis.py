@@ -211,6 +211,15 @@ def analyse(frame: Callable[[], DataFrame]) -> None:
     _ = frame().schema
 
 
+def is_deterministic(left: DataFrame, right: DataFrame, condition: Column) -> bool:
+    """Return whether Spark takes a condition as that of a join, which must be deterministic."""
+    try:
+        analyse(lambda: left.join(right, condition, "inner"))
+    except PySparkException:
+        return False
+    return True
+
+
 def holds_subquery(expression: Expression, *, double_quoted_identifiers: bool) -> bool:
     if expression.column is None:
         return contains_subquery(expression.text)

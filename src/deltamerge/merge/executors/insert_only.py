@@ -125,7 +125,7 @@ def _unmatched_by_number(execution: Execution, source: Rows, summary: SourceSumm
     """
     merge, names = execution.merge, execution.merge.names
     sent, threshold = source, execution.conf.auto_broadcast_join_threshold
-    broadcast = can_broadcast(summary, threshold, execution.limits.broadcast_key_bytes)
+    broadcast = can_broadcast(summary.key_bytes, threshold, execution.limits.broadcast_key_bytes)
     if broadcast:
         sent = Rows(F.broadcast(source.frame), source.names)
     pairs = joined(sent, target, merge.condition, "inner")

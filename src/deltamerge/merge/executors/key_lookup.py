@@ -18,7 +18,7 @@ from deltamerge.merge.executors.arrow_changes import ArrowChanges
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.key_matching import Pairs, find_pairs, fires_twice
 from deltamerge.merge.executors.lookup import Lookup, StagedSource
-from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe
+from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe, may_differ_by_pair
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.pair_frames import PairFrames
 from deltamerge.merge.executors.pair_values import evaluate_pairs
@@ -78,7 +78,7 @@ def _looked_up(lookup: Lookup) -> MergeChanges:
 
 def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
     """Read the source; one that was computed for it stays for another run, in a folder of its own."""
-    if execution.plan.source.choice == "in_place":
+    if execution.plan.source.choice in ("in_place", "none"):
         return stage_source(execution, recipe)
 
     def stage() -> tuple[StagedSource, ExitStack]:
@@ -92,7 +92,8 @@ def _staged_source(execution: Execution, recipe: LookupRecipe) -> StagedSource:
 
 def _write_changes(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]) -> MergeChanges:
     execution, recipe, staged = lookup.execution, lookup.recipe, lookup.staged
-    if not recipe.reads_pairs and differs_by_pair(execution.context) and fires_twice(found, staged.row_count):
+    may_differ = not recipe.reads_pairs and may_differ_by_pair(execution.context)
+    if may_differ and fires_twice(found, staged.row_count) and differs_by_pair(execution.context):
         reason = "a source row matches several target rows, and each gets a value of its own"
         raise Declined("changed_rows", "arrow", reason)
     taken, values = found, None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
@@ -16,11 +18,14 @@ from deltamerge.merge.analysis.resolved_merge import (
     TakeValue,
     values_of,
 )
+from deltamerge.merge.analysis.spark_analysis import is_deterministic
 from deltamerge.merge.planning.changed_rows import computed_by_spark, moving_columns, reached, takes_all
 from deltamerge.merge.planning.computed_values import checks_in_arrow, derived_of, value_in_arrow
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.merge.planning.fit import arrow_type, stored_columns
 from deltamerge.merge.source.key_summary import ranged_keys
+from deltamerge.merge.statement import to_column
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.workers.conditions import ClauseChoice, RowCheck
 from deltamerge.workers.row_values import RowValue, positions_in
 from deltamerge.workers.source_keys import ComparedKey, RowChoice
@@ -307,16 +312,37 @@ def row_value(context: PlanningContext, table: StoredTable, clause: ResolvedClau
     )
 
 
+def may_differ_by_pair(context: PlanningContext) -> bool:
+    """Return whether a clause sets a value, or has a condition, that might be another one for each pair."""
+    return bool(_evaluated_conditions(context) or _evaluated_outputs(context))
+
+
 def differs_by_pair(context: PlanningContext) -> bool:
-    """Return whether a clause sets a value, or has a condition, that may be another one for each pair."""
-    references, clauses = context.references, reached(context)
-    if any(clause.clause.condition is not None for clause in clauses) and not references.is_deterministic:
+    """Return whether Spark takes one of these for another one each time, such as `uuid()`."""
+    outputs = _evaluated_outputs(context)
+    if any(isinstance(output, TakeDefault) for _, output in outputs):
         return True
-    return any(
-        isinstance(output, (TakeValue, TakeDefault))
-        and references.of(clause).source_columns[index] is None
-        and value_in_arrow(context, clause, index) is None
-        for clause in clauses
+    found = [to_column(condition) for condition in _evaluated_conditions(context)]
+    found += [clause.values[output.index] for clause, output in outputs if isinstance(output, TakeValue)]
+    source, alias = context.merge.statement.source, context.merge.source_alias
+    other = source.sparkSession.range(1).toDF(context.merge.names.pair_values)
+    named = source if alias is None else source.alias(alias)
+    return not is_deterministic(named, other, reduce(and_, (column.isNull() for column in found)))
+
+
+def _evaluated_conditions(context: PlanningContext) -> list[Expression]:
+    if context.references.is_deterministic:
+        return []
+    return [c.clause.condition for c in reached(context) if c.clause.condition is not None]
+
+
+def _evaluated_outputs(context: PlanningContext) -> list[tuple[ResolvedClause, TakeValue | TakeDefault]]:
+    return [
+        (clause, output)
+        for clause in reached(context)
         for index, output in enumerate(clause.outputs)
         if clause.action in ("update", "delete")
-    )
+        and isinstance(output, (TakeValue, TakeDefault))
+        and context.references.of(clause).source_columns[index] is None
+        and value_in_arrow(context, clause, index) is None
+    ]

@@ -27,8 +27,12 @@ def execute_low_shuffle(execution: Execution, source: Source, summary: SourceSum
     with steps.step("plan", "choosing the files to read"):
         target = execution.target_files(summary.predicate)
     rows = source_rows(source.frame, merge)
-    broadcast = can_broadcast(summary, conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes)
-    join = _Join(execution, Rows(F.broadcast(rows.frame), rows.names) if broadcast else rows, target)
+    sent = Rows(F.broadcast(rows.frame), rows.names)
+    threshold, most = conf.auto_broadcast_join_threshold, execution.limits.broadcast_key_bytes
+    keys, whole = (
+        sent if can_broadcast(size, threshold, most) else rows for size in (summary.key_bytes, summary.row_bytes)
+    )
+    join = _Join(execution, keys, whole, target)
     matches = NO_MATCHES
     if target.files and (merge.changing or merge.inserts):
         with steps.step("find_touched_files", "scanning files for matches", target.files):
@@ -42,10 +46,13 @@ class _Join:
     """Source and target joined.
 
     Args:
-        source: The source's side, to be sent to every executor where it is small.
+        keys: The source's side where only ON and conditions are evaluated, to be sent to every executor if that is
+            little.
+        source: The same where its rows are written.
     """
 
     execution: Execution
+    keys: Rows
     source: Rows
     target: TargetFiles
 
@@ -53,7 +60,7 @@ class _Join:
         execution, merge = self.execution, self.execution.merge
         side = first_side(execution, self.target, summary)
         by_source = merge.changing_by_source
-        rows = joined(self.source, side.joined, merge.condition, "right_outer" if by_source else "inner")
+        rows = joined(self.keys, side.joined, merge.condition, "right_outer" if by_source else "inner")
         by_name = {absolute_key(execution.table, file): file for file in self.target.files}
         of_source = merge.inserts or any(clause.action == "update" for clause in merge.matched)
         matches = find_matches(

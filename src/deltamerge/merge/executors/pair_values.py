@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame
 
+from deltamerge.log.add_file_stats import record_count
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeGenerated
 from deltamerge.merge.executors.execution import derivation_of, stored_value
 from deltamerge.merge.executors.job_errors import assigning_values
 from deltamerge.merge.executors.key_matching import Pairs
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.pair_frames import PairFrames, check_visible
-from deltamerge.merge.executors.spark_staging import check_there, stage_rows, staged_files
+from deltamerge.merge.executors.spark_staging import check_there, comes_to_driver, stage_rows, staged_files
 from deltamerge.merge.output.clause_expressions import (
     generate_clause_values,
     generate_precomputed_conditions,
@@ -72,13 +73,8 @@ def _staged(frames: PairFrames, evaluated: DataFrame, count: int) -> StagedRows:
     Raises:
         Declined: They are more than may be staged.
     """
-    execution, recipe, number = (
-        frames.lookup.execution,
-        frames.lookup.recipe,
-        frames.lookup.execution.merge.names.pair_values,
-    )
-    limits, width = execution.limits, 2 + len(recipe.pair_values.names)
-    if count * width <= limits.collected_values:
+    execution, limits = frames.lookup.execution, frames.lookup.execution.limits
+    if comes_to_driver(execution, evaluated, count, _read_bytes(frames, count)):
         table = collected(evaluated)
         table = in_plain_types(table).combine_chunks()
         file = StagedFile(f"{execution.scratch}/values{STAGED_SUFFIX}", len(table))
@@ -91,7 +87,17 @@ def _staged(frames: PairFrames, evaluated: DataFrame, count: int) -> StagedRows:
             raise Declined("changed_rows", "pair_values", reason)
         files = staged_files(found)
         check_there(execution, files)
-    return StagedRows((), computed=files, position=number)
+    return StagedRows((), computed=files, position=execution.merge.names.pair_values)
+
+
+def _read_bytes(frames: PairFrames, count: int) -> float:
+    """Return about how many bytes of files the values of so many rows are computed from."""
+    wanted, staged, size = frames.lookup.recipe.pair_values, frames.lookup.staged, 0.0
+    if wanted.source and staged.row_count:
+        size += staged.bytes / staged.row_count * count
+    if wanted.target:
+        size += sum(pairs.file.size * min(1, pairs.count / (record_count(pairs.file) or 1)) for pairs in frames.found)
+    return size
 
 
 def _numbered(frames: PairFrames) -> tuple[tuple[Pairs, ...], int]:

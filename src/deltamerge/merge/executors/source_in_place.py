@@ -17,6 +17,7 @@ from deltamerge.merge.executors.lookup_recipe import LookupRecipe, lookup_recipe
 from deltamerge.merge.executors.spark_staging import (
     aliased,
     check_there,
+    comes_to_driver,
     evaluated_rows,
     most_bytes,
     stage_columns,
@@ -164,7 +165,7 @@ def with_computed(
     except AnalysisException as error:
         raise unknown from error
     frame = evaluated_rows(execution, recipe, numbered, columns).select(name, *aliased(columns.computed))
-    if source.row_count * len(columns.computed) <= execution.limits.collected_values:
+    if comes_to_driver(execution, frame, source.row_count, source.bytes):
         # By way of the driver, which is faster than tasks for few rows.
         table = collected(frame)
         return _beside(execution, source, in_plain_types(table).combine_chunks())

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import BooleanType, DatetimeType, NumericType
 
 from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
@@ -161,6 +162,19 @@ def _few_rows(frame: DataFrame, execution: Execution) -> pa.Table | None:
     row_of_partition = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << _ROW_BITS) - 1))
     rows = collected(frame.filter(row_of_partition < F.lit(most)))
     return rows if len(rows) < most else None
+
+
+def comes_to_driver(execution: Execution, frame: DataFrame, rows: int, read_bytes: float) -> bool:
+    """Return whether computed rows are few enough to come to the driver.
+
+    Args:
+        read_bytes: How many bytes of files they are computed from: strings and what is nested may take as many.
+    """
+    limits, fields = execution.limits, frame.schema.fields
+    if rows * len(fields) > limits.collected_values:
+        return False
+    sized = (NumericType, BooleanType, DatetimeType)
+    return read_bytes <= limits.collected_bytes or all(isinstance(field.dataType, sized) for field in fields)
 
 
 def staged_files(found: list[dict[str, Any]]) -> tuple[StagedFile, ...]:

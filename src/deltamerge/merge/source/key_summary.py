@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql.types import (
     AtomicType,
+    BinaryType,
     ByteType,
     DataType,
     DateType,
@@ -20,6 +21,7 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructType,
     TimestampType,
 )
 
@@ -37,11 +39,14 @@ from deltamerge.skipping.key_ranges import MOST_RANGES
 from deltamerge.skipping.predicates import ALWAYS, NEVER, And, InRanges, Predicate
 from deltamerge.spark import columns as F
 from deltamerge.sql.conditions import EquiKey
+from deltamerge.sql.names import quote
 
 _NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 _ROW_NUMBER_BYTES = 16
+# A guess.
+_NESTED_BYTES = 256
 _MOST_LONG = (1 << 63) - 1
 _PARTITION_BITS = 33
 # Where keys that repeat are not counted, they are estimated with such a standard error.
@@ -58,6 +63,7 @@ class SourceSummary:
     Args:
         predicate: What a target row that it can match looks like.
         key_bytes: About how many bytes its keys and row numbers take.
+        row_bytes: The same of whole rows; None where that was not looked for.
         null_keys: How many rows have NULL in a key, and match nothing for it; None where they were not counted.
         repeated_keys: How many rows have all keys of a row before them; None where they were not counted.
         repeated_share: Which part of the rows has, by an estimate, where they were not counted and it is not small.
@@ -70,6 +76,7 @@ class SourceSummary:
     null_keys: int | None = None
     repeated_keys: int | None = None
     repeated_share: float | None = None
+    row_bytes: int | None = None
 
     @property
     def key_notes(self) -> tuple[str, ...]:
@@ -92,14 +99,14 @@ NO_ROWS = SourceSummary(row_count=0, predicate=NEVER, key_bytes=0, partitions=0)
 """Of a statement without a source."""
 
 
-def can_broadcast(summary: SourceSummary, auto_broadcast_join_threshold: str, most_bytes: int) -> bool:
-    """Return whether the source's keys may be sent to every executor.
+def can_broadcast(size: int | None, auto_broadcast_join_threshold: str, most_bytes: int) -> bool:
+    """Return whether so many bytes of the source may be sent to every executor.
 
     Args:
         auto_broadcast_join_threshold: ``spark.sql.autoBroadcastJoinThreshold``; a negative one forbids it.
     """
     forbidden = auto_broadcast_join_threshold.lstrip().startswith("-")
-    return not forbidden and summary.key_bytes <= most_bytes
+    return not forbidden and size is not None and size <= most_bytes
 
 
 def ranged_keys(keys: Sequence[JoinKey]) -> list[JoinKey]:
@@ -112,10 +119,12 @@ def key_aggregates(
     names: InternalColumns,
     histograms: Mapping[tuple[str, ...], KeyHistogram] | None,
     limits: Limits,
+    measured: StructType | None = None,
 ) -> list[Column]:
     """Return the aggregates over the source's rows that `summary_of_aggregates` reads.
 
     Args:
+        measured: The source's columns, all of which are read, where its bytes are to be known.
         histograms: Of the target's columns, by which gaps between keys are found; None where the source may give
             other rows at the next read, so that its keys' gaps say nothing.
     """
@@ -131,6 +140,8 @@ def key_aggregates(
         F.max(row).alias("last"),
         F.max(in_partition).alias("longest"),
     ]
+    if measured is not None:
+        aggregates.append(F.sum(_row_bytes(measured)).alias("row_bytes"))
     if keys.keys and keys.say_all:
         is_whole, values = F.lit(True), []
         for key in keys.keys:
@@ -166,6 +177,19 @@ def key_aggregates(
             # As a string: Spark 4.0 does not hand out arrays that it observes.
             aggregates.append(F.to_json(F.collect_set(F.when(is_first, value))).alias(f"few{i}"))
     return aggregates
+
+
+def _row_bytes(schema: StructType) -> Column:
+    """Return about how many bytes a row takes (BIGINT)."""
+    size = F.lit(_ROW_NUMBER_BYTES * (1 + len(schema.fields))).cast("bigint")
+    names = [name.lower() for name in schema.names]
+    for field in schema.fields:
+        is_plain = isinstance(field.dataType, (StringType, BinaryType))
+        if names.count(field.name.lower()) == 1 and is_plain:
+            size += F.coalesce(F.octet_length(F.col(quote(field.name))), F.lit(0))
+        elif not isinstance(field.dataType, AtomicType):
+            size += F.lit(_NESTED_BYTES)
+    return size
 
 
 def _bucket_of(value: Column, histogram: KeyHistogram) -> Column:
@@ -262,11 +286,11 @@ def summary_of_aggregates(
     """Return what the aggregates of `key_aggregates` show.
 
     Args:
-        row: ``n``, the rows; ``last``, the greatest row number; ``longest``, the greatest within a partition;
-            ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how many keys these
-            have, where partitions have few rows, and ``about_different``, about how many elsewhere; and of the i-th
-            key whose order is kept what a `KeyRange` has, ``few<i>``, its values where partitions have few rows, as
-            JSON.
+        row: ``n``, the rows; ``row_bytes``, about how many bytes they take, where they were measured; ``last``, the
+            greatest row number; ``longest``, the greatest within a partition; ``whole``, how many rows have no NULL
+            that keeps them from a match, ``different``, how many keys these have, where partitions have few rows, and
+            ``about_different``, about how many elsewhere; and of the i-th key whose order is kept what a `KeyRange`
+            has, ``few<i>``, its values where partitions have few rows, as JSON.
         histograms: As for `key_aggregates`.
     """
     count, longest = int(row["n"]), row.get("longest") or 0
@@ -288,6 +312,8 @@ def summary_of_aggregates(
             )
         )
     summary = summary_of(count, ranges, keys, partitions=partitions, histograms=histograms)
+    if "row_bytes" in row:
+        summary = replace(summary, row_bytes=int(row["row_bytes"] or 0))
     if "whole" not in row:
         return summary
     whole = int(row["whole"])

@@ -120,12 +120,12 @@ def materialize_source(
     if merge.source_alias is not None:
         frame = frame.alias(merge.source_alias)
     found = Observation()
-    counted = frame.observe(found, *key_aggregates(keys, names, histograms, limits))
+    counted = frame.observe(found, *key_aggregates(keys, names, histograms, limits, merge.source_schema))
     kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))
     seen = observed(found)
     if not seen:
         # Spark Connect does not hand out what a checkpoint observes.
-        return Source(kept, summarize_source(Source(kept), None, keys, names, histograms, limits))
+        return Source(kept, summarize_source(Source(kept), None, keys, names, histograms, limits, merge.source_schema))
     return Source(kept, summary_of_aggregates(seen, keys.keys, histograms, limits))
 
 
@@ -140,10 +140,11 @@ def summarize_source(
     names: InternalColumns,
     histograms: Mapping[tuple[str, ...], KeyHistogram] | None,
     limits: Limits,
+    measured: StructType | None = None,
 ) -> SourceSummary:
     """Count the source's rows and find the range of each of its keys, in one job; see `key_aggregates`."""
     frame = source.frame if alias is None else source.frame.alias(alias)
-    found = frame.agg(*key_aggregates(keys, names, histograms, limits)).collect()[0]
+    found = frame.agg(*key_aggregates(keys, names, histograms, limits, measured)).collect()[0]
     return summary_of_aggregates(found.asDict(), keys.keys, histograms, limits)
 
 
