@@ -39,6 +39,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.skipping.indexed import STATS_COLUMNS, split_columns
 from deltamerge.spark import columns as F
+from deltamerge.spark.length_limits import gathered_limits, spread_limits
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import quote, quote_name, shown_name
 from deltamerge.sql.statements.ast import ChangeColumn, ColumnDefinition, Position
@@ -55,7 +56,7 @@ _COMMENT = "comment"
 def add_columns(table: Table, columns: Sequence[ColumnDefinition]) -> None:
     """Add columns, NULL in the rows that are there. Delta: AlterTableAddColumnsDeltaCommand."""
     snapshot = table.snapshot_to_write()
-    schema, fields = snapshot.schema, [definition_field(column) for column in columns]
+    schema, fields = _spread_schema(snapshot), [definition_field(column) for column in columns]
     logged = []
     for column, given in zip(columns, fields, strict=True):
         field = _to_log(given)
@@ -112,7 +113,7 @@ def drop_columns(table: Table, paths: Sequence[Sequence[str]], *, if_exists: boo
     snapshot = table.snapshot_to_write()
     if snapshot.mapping_mode == NONE:
         raise _needs_mapping("DELTA_UNSUPPORTED_DROP_COLUMN", "DROP COLUMN")
-    schema = snapshot.schema
+    schema = _spread_schema(snapshot)
     found = []
     for path in paths:
         if if_exists and not _is_in(schema, path):
@@ -180,7 +181,7 @@ def rename_column(table: Table, path: Sequence[str], to: str) -> None:
     def renamed(fields: Fields) -> Fields:
         return tuple(replace(field, name=to) if field.name == spelled[-1] else field for field in fields)
 
-    metadata = _with_schema(snapshot, with_fields(snapshot.schema, spelled[:-1], renamed))
+    metadata = _with_schema(snapshot, with_fields(_spread_schema(snapshot), spelled[:-1], renamed))
     partitioned = tuple(to if (name,) == spelled else name for name in metadata.partition_columns)
     configuration = _stats_columns(metadata.configuration, [spelled], new)
     metadata = replace(metadata, partition_columns=partitioned, configuration=configuration)
@@ -195,7 +196,7 @@ def change_columns(table: Table, changes: Sequence[ChangeColumn]) -> None:
     NULL.
     """
     snapshot = table.snapshot_to_write()
-    schema, described, becomes_not_null = snapshot.schema, list[dict[str, object]](), list[tuple[str, ...]]()
+    schema, described, becomes_not_null = _spread_schema(snapshot), list[dict[str, object]](), list[tuple[str, ...]]()
     found = [_field_and_part(schema, change) for change in changes]
     paths = [path for path, _ in found]
     _check_changed_once([(*path, *part) for path, part in found])
@@ -213,7 +214,7 @@ def change_columns(table: Table, changes: Sequence[ChangeColumn]) -> None:
     if any(change.data_type is not None for change in changes):
         check_dependents(old, new, snapshot.metadata.configuration)
         version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
-        schema = with_type_changes(snapshot.schema, schema, version)
+        schema = with_type_changes(_spread_schema(snapshot), schema, version)
     for path in becomes_not_null:
         _check_no_null(table, snapshot, path)
     operation, parameters = _described_changes(described)
@@ -355,8 +356,14 @@ def _is_in(schema: LogStruct, path: Sequence[str]) -> bool:
     return any(lower_case(spelled) == lower_case(path) for spelled, _ in schema.walk())
 
 
+def _spread_schema(snapshot: Snapshot) -> LogStruct:
+    """Return the table's schema with length limits beside the fields that have them."""
+    return parse_schema(spread_limits(spark_schema(snapshot)).json())
+
+
 def _with_schema(snapshot: Snapshot, schema: LogStruct) -> Metadata:
-    metadata = replace(snapshot.metadata, schema_string=schema_to_json(schema))
+    gathered = gathered_limits(StructType.fromJson(json.loads(schema_to_json(schema))))
+    metadata = replace(snapshot.metadata, schema_string=schema_to_json(parse_schema(gathered.json())))
     return with_column_ids(metadata)
 
 

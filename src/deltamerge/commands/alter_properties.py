@@ -38,6 +38,7 @@ from deltamerge.txn.prepared import ReadSet
 from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.definition import TableDefinition, as_spelled, check_clustering, physical_paths
 from deltamerge.write.property_names import named_properties, spelled
+from deltamerge.write.stats_columns import check_stats_columns
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 _COMMENT = "comment"
@@ -80,6 +81,7 @@ def _check_settable(snapshot: Snapshot, properties: Mapping[str, str]) -> None:
             parameters={"tableFeature": FEATURE},
         )
     _refuse_column_ids(properties)
+    check_stats_columns(snapshot.schema, snapshot.metadata.partition_columns, properties)
     for key in ("location", "provider"):
         if key in properties:
             raise DeltaAnalysisException(

@@ -16,13 +16,14 @@ from deltamerge.log.paths import decode_path, encode_path
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
-from deltamerge.spark.table import Table, spark_schema
+from deltamerge.spark.table import Table
 from deltamerge.storage.store import Store
 from deltamerge.storage.stored_file import uri_of
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.identity_columns import with_furthest_marks
 from deltamerge.write.property_names import named_properties
+from deltamerge.write.stored_schema import schema_to_write
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 
@@ -81,7 +82,7 @@ def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapp
             "supported.",
             parameters={"oldMode": snapshot.mapping_mode, "newMode": mapping_mode(configuration)},
         )
-    needed = protocol_for(spark_schema(snapshot), {**configuration, **properties})
+    needed = protocol_for(schema_to_write(snapshot), {**configuration, **properties})
     protocol = upgraded(snapshot.protocol, needed)
     schema = (
         own.schema_string if before is None else with_furthest_marks(own.schema_string, before.metadata.schema_string)

@@ -34,6 +34,7 @@ from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile, in_parallel
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
+from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import statistics_of
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.property_names import DEFAULTS, default_properties
@@ -48,6 +49,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     """Make a table of a folder's Parquet files; nothing is done where it is one. Delta: ConvertToDeltaCommand."""
     if table_exists(table.store):
         return
+    partition_schema = as_strings(partition_schema)
     found = table.store.list()
     _check_no_stream(table, found)
     files = [file for file in found if _is_data(file.path, partition_schema.names)]
@@ -69,6 +71,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     indexed = IndexedColumns.of(logged, partition_schema.names, properties)
 
     def added(file: StoredFile, of_file: dict[str, str | None]) -> AddFile:
+        # Of many files the footers take gigabytes.
         footer = _footer(table, file)
         return AddFile(
             path=encode_path(file.path),

@@ -58,6 +58,7 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
     if version == latest.version:
         return {}
     wanted = table.snapshot(version)
+    wanted.check_writable()
     now, present = now_ms(), latest.files.add_files()
     keys, before = _keys(latest, present), wanted.files.add_files()
     kept = _keys(wanted, before)

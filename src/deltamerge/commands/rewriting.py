@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 from pyspark.sql import Column, DataFrame
@@ -28,6 +28,7 @@ from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import job_description
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import free_prefix, quote_name
+from deltamerge.storage.store import in_parallel
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.data_files import WriteTarget, WrittenFiles, remove_leftovers, removing_leftovers, write_files
@@ -144,7 +145,7 @@ def _rewritten(files: Sequence[AddFile], clustered: Sequence[str]) -> list[AddFi
 
 
 def _check_rows(table: Table, removed: Sequence[AddFile], written: WrittenFiles) -> None:
-    before = sum(logical_rows(table.store, file) for file in removed)
+    before = sum(in_parallel(partial(logical_rows, table.store), removed))
     if written.row_count != before:
         raise DeltaRuntimeException(
             "DELTAMERGE_FILE_CHANGED",

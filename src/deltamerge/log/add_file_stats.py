@@ -54,6 +54,17 @@ def logical_rows(store: Store, file: AddFile) -> int:
     return physical_rows(store, file) - deleted
 
 
+def known_rows(files: Iterable[AddFile]) -> int | None:
+    """Return how many rows files have by their statistics; None where one has none."""
+    rows = 0
+    for file in files:
+        records = record_count(file)
+        if records is None:
+            return None
+        rows += records - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
+    return rows
+
+
 def with_wide_bounds(stats: str | None, num_records: int) -> str:
     """Return the statistics of a file that gets a deletion vector, every number as it was spelled.
 

@@ -64,7 +64,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
             statement = replace(statement, skip_unchanged=True)
         configuration, present = snapshot.metadata.configuration, features(snapshot.protocol)
         widening = widening_mode(configuration, present, conf.allow_automatic_widening)
-        merge = resolve(spark, statement, schema, conf, widening)
+        merge = resolve(spark, statement, schema, conf, widening, snapshot.metadata.partition_columns)
         merge = narrowed(skipping_unchanged(spark, merge) if statement.skip_unchanged else merge)
         merge, metadata = table_after(snapshot, merge)
         operators = replaced_operators(spark, _evaluated_sql(statement, merge.output_schema, configuration))

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column
-from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
+from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructField, StructType, VarcharType
 
 from deltamerge.scan.column_mapping import as_logical
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, holds_char
 from deltamerge.spark import columns as F
+from deltamerge.spark.length_limits import limits_of_fields
 from deltamerge.spark.nested_types import contains
 
 
@@ -70,7 +71,8 @@ def convert_limited(
 ) -> Column:
     """Convert what a value has in places where its type is CHAR or VARCHAR."""
     if isinstance(limited, (CharType, VarcharType)):
-        return convert(value, limited, path) if isinstance(limited, kinds) else value
+        # Beside a field that another writer has put in the place of one with a limit there is none.
+        return convert(value, limited, path) if isinstance(limited, kinds) and isinstance(actual, StringType) else value
     if not contains(limited, kinds):
         return value
 
@@ -88,22 +90,7 @@ def convert_limited(
     if not (isinstance(limited, StructType) and isinstance(actual, StructType)):
         return value
     fields = []
-    for field, known in zip(actual.fields, _limits_of_fields(limited, actual), strict=True):
+    for field, known in zip(actual.fields, limits_of_fields(limited, actual), strict=True):
         each = value.getField(field.name)
         fields.append((each if known is None else inner(each, field.name, known, field.dataType)).alias(field.name))
     return F.when(value.isNotNull(), F.struct(*fields))
-
-
-def _limits_of_fields(limited: StructType, actual: StructType) -> list[DataType | None]:
-    """Return each field's type in the column's metadata, None where it has none.
-
-    Renaming, dropping or adding a field does not change the metadata.
-
-    Args:
-        limited: The struct as the metadata has it, with CHAR and VARCHAR.
-    """
-    by_name = {f.name: f.dataType for f in limited.fields}
-    otherwise: list[DataType | None] = [None] * len(actual.fields)
-    if len(limited.fields) == len(actual.fields):
-        otherwise = [f.dataType for f in limited.fields]
-    return [by_name.get(f.name, other) for f, other in zip(actual.fields, otherwise, strict=True)]

@@ -22,6 +22,7 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.spark.config import wrong_value
 from deltamerge.spark.default_file_system import in_default_file_system
 from deltamerge.spark.hadoop_files import JvmFiles
+from deltamerge.spark.length_limits import gathered_limits
 from deltamerge.spark.session import conf_value, is_connect
 from deltamerge.spark.store_options import session_store_options
 from deltamerge.spark.task_store import TaskStore
@@ -160,4 +161,5 @@ def counting_requests(table: Table) -> Table:
 
 def spark_schema(snapshot: Snapshot) -> StructType:
     schema_json: dict[str, Any] = json.loads(snapshot.metadata.schema_string or '{"type":"struct","fields":[]}')
-    return StructType.fromJson(schema_json)
+    schema = StructType.fromJson(schema_json)
+    return gathered_limits(schema)

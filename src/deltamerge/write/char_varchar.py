@@ -9,9 +9,9 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.scan.char_padding import convert_limited
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
+from deltamerge.spark.length_limits import LIMITED, ddl
 from deltamerge.spark.nested_types import contains
 from deltamerge.spark.row_errors import row_error, row_error_in
-from deltamerge.sql.names import shown_name
 
 _TOO_LONG = "length"
 
@@ -26,25 +26,13 @@ def as_strings(schema: T.StructType) -> T.StructType:
 
 def _as_string(field: T.StructField) -> T.StructField:
     metadata = dict(field.metadata)
-    if contains(field.dataType, (T.CharType, T.VarcharType)):
-        metadata[CHAR_VARCHAR_TYPE] = _ddl(field.dataType)
+    if contains(field.dataType, LIMITED):
+        metadata[CHAR_VARCHAR_TYPE] = ddl(field.dataType)
     return T.StructField(field.name, _plain(field.dataType), field.nullable, metadata)
 
 
-def _ddl(data_type: T.DataType) -> str:
-    """Spell a type as Spark reads it back; PySpark never quotes names."""
-    if isinstance(data_type, T.StructType):
-        fields = (f"{shown_name((f.name,))}:{_ddl(f.dataType)}" for f in data_type.fields)
-        return f"struct<{','.join(fields)}>"
-    if isinstance(data_type, T.ArrayType):
-        return f"array<{_ddl(data_type.elementType)}>"
-    if isinstance(data_type, T.MapType):
-        return f"map<{_ddl(data_type.keyType)},{_ddl(data_type.valueType)}>"
-    return data_type.simpleString()
-
-
 def _plain(data_type: T.DataType) -> T.DataType:
-    if isinstance(data_type, (T.CharType, T.VarcharType)):
+    if isinstance(data_type, LIMITED):
         return T.StringType()
     if isinstance(data_type, T.ArrayType):
         return T.ArrayType(_plain(data_type.elementType), data_type.containsNull)
@@ -63,7 +51,7 @@ def may_become(before: str, after: str) -> bool:
     Spark: CheckAnalysis, ALTER COLUMN.
     """
     limited, other = T.DataType.fromDDL(before), T.DataType.fromDDL(after)
-    if not isinstance(limited, (T.CharType, T.VarcharType)):
+    if not isinstance(limited, LIMITED):
         return limited == other
     if isinstance(other, T.VarcharType):
         return limited.length <= other.length
@@ -73,7 +61,7 @@ def may_become(before: str, after: str) -> bool:
 def length_limit(field: T.StructField) -> int | None:
     """Return how long a column's strings may be; None for one that is no CHAR or VARCHAR itself."""
     limited = T.DataType.fromDDL(field.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
-    return limited.length if isinstance(limited, (T.CharType, T.VarcharType)) else None
+    return limited.length if isinstance(limited, LIMITED) else None
 
 
 def fitted(value: Column, field: T.StructField) -> Column:
@@ -81,10 +69,10 @@ def fitted(value: Column, field: T.StructField) -> Column:
 
     Delta: CharVarcharConstraint, for which blanks at the end count.
     """
-    ddl = field.metadata.get(CHAR_VARCHAR_TYPE)
-    if ddl is None:
+    limited = field.metadata.get(CHAR_VARCHAR_TYPE)
+    if limited is None:
         return value
-    return convert_limited(value, T.DataType.fromDDL(ddl), field.dataType, field.name, _fitted)
+    return convert_limited(value, T.DataType.fromDDL(limited), field.dataType, field.name, _fitted)
 
 
 def _fitted(value: Column, limited: T.CharType | T.VarcharType, path: str) -> Column:

@@ -23,8 +23,7 @@ from deltamerge.sql.names import quote_name, shown_name
 from deltamerge.sql.operands import opaque_of
 from deltamerge.sql.stored_expressions import check_stored
 from deltamerge.sql.tokens import tokenize
-from deltamerge.write.char_varchar import fitted
-from deltamerge.write.data_files import as_stored
+from deltamerge.write.data_files import stored_column
 from deltamerge.write.generated_columns import generated_value, generation_expression
 
 _VIOLATED = "constraint"
@@ -132,7 +131,7 @@ def _as_stored(frame: DataFrame, schema: StructType, partition_columns: Collecti
     fields = {f.name: f for f in schema.fields if f.name in partition_columns or CHAR_VARCHAR_TYPE in f.metadata}
     if not fields:
         return frame
-    stored = {n: as_stored(fitted(_path((n,)), f), f, partition_columns).alias(n) for n, f in fields.items()}
+    stored = {n: stored_column(_path((n,)), f, partition_columns) for n, f in fields.items()}
     return frame.select(*(stored.get(n, _path((n,))) for n in frame.columns))
 
 
@@ -153,7 +152,7 @@ def _holds(check: Check, partition_columns: Collection[str]) -> Column:
 
 
 def _generated_holds(field: StructField, partition_columns: Collection[str]) -> Column:
-    given, computed = _path((field.name,)), as_stored(generated_value(field), field, partition_columns)
+    given, computed = _path((field.name,)), stored_column(generated_value(field), field, partition_columns)
     if contains(field.dataType, MapType):
         # Maps cannot be compared.
         given, computed = exact_json(F.struct(given.alias("v"))), exact_json(F.struct(computed.alias("v")))

@@ -22,7 +22,7 @@ from deltamerge.log.features.column_mapping import NONE, mapping_mode, physical_
 from deltamerge.log.paths import decode_path, encode_path
 from deltamerge.log.schema import StructType as LogSchema
 from deltamerge.log.schema import parse_schema
-from deltamerge.scan.char_padding import without_length
+from deltamerge.scan.char_padding import with_length, without_length
 from deltamerge.scan.column_mapping import WRITE_IDS, as_physical, physical_field
 from deltamerge.scan.paths import located
 from deltamerge.skipping.collect_statistics import NOTHING_KNOWN, count_nulls, parquet_statistics
@@ -37,6 +37,7 @@ from deltamerge.storage.stored_file import StoredFile, uri_of
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.change_files import CHANGE_TYPE
 from deltamerge.workers.nan_columns import nan_columns
+from deltamerge.write.char_varchar import fitted
 from deltamerge.write.partition_folders import PartitionFolders, folders_in, values_in, values_written
 
 CHANGE_DATA_FOLDER = "_change_data"
@@ -348,6 +349,11 @@ def _physical(target: WriteTarget) -> list[Column]:
         # Delta: SchemaUtils.dropNullTypeColumns.
         if not isinstance(f.dataType, NullType)
     ]
+
+
+def stored_column(value: Column, field: StructField, partition_columns: Collection[str]) -> Column:
+    """Name a column's value as it will be read: padded, and not too long; see `as_stored`."""
+    return with_length(as_stored(fitted(value, field), field, partition_columns), field)
 
 
 def as_stored(value: Column, field: StructField, partition_columns: Collection[str]) -> Column:

@@ -30,6 +30,7 @@ from deltamerge.write.data_files import (
     WriteTarget,
     WrittenFiles,
     remove_leftovers,
+    stored_column,
     write_files,
 )
 from deltamerge.write.defaults import column_defaults
@@ -68,7 +69,7 @@ def write_fitted(
 ) -> tuple[WrittenFiles, StructType]:
     """Write rows of an existing table; return also its schema with the high water marks after them."""
     schema = definition.schema
-    fitted, given = _fitted(frame, schema, merge_conf(table.spark), table.name)
+    fitted, given = _fitted(frame, definition, merge_conf(table.spark), table.name)
     with _storing(frame.schema, schema), identities_given(fitted, schema, given) as (numbered, identities):
         rows = with_generated(numbered, schema, given)
         further = () if all_match is None else (_replaced_rows_check(all_match),)
@@ -82,18 +83,20 @@ def _replaced_rows_check(condition: Expression) -> Check:
     return Check(REPLACE_WHERE, condition.text, column=column)
 
 
-def _fitted(frame: DataFrame, schema: StructType, conf: MergeConf, table: str) -> tuple[DataFrame, frozenset[str]]:
+def _fitted(
+    frame: DataFrame, definition: TableDefinition, conf: MergeConf, table: str
+) -> tuple[DataFrame, frozenset[str]]:
     """Return a frame in the table's columns and types, with defaults for missing ones, and the names of the others."""
     # Names are a table's whatever their case, also where the session tells them apart. Delta: normalizeColumnNames.
     assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, case_sensitive=False)
     check_duplicates(frame.schema)
     given = {f.name.lower(): f for f in frame.schema.fields}
-    known = {f.name.lower(): f for f in schema.fields}
-    check_known(frame.schema, schema, table)
-    columns, default = [], column_defaults(schema, now_ms() * 1000)
+    known = {f.name.lower(): f for f in definition.schema.fields}
+    check_known(frame.schema, definition.schema, table)
+    columns, default = [], column_defaults(definition.schema, now_ms() * 1000)
     for index, (key, f) in enumerate(known.items()):
         value = _stored(given[key], f, assignment) if key in given else default(index)
-        columns.append(value.alias(f.name))
+        columns.append(stored_column(value, f, definition.partition_columns))
     return frame.select(*columns), frozenset(f.name for key, f in known.items() if key in given)
 
 

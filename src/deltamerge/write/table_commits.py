@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.log.actions import Action, AddFile, Metadata, Protocol, SetTransaction
-from deltamerge.log.add_file_stats import logical_rows
+from deltamerge.log.add_file_stats import known_rows
 from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, with_column_ids, without_mapping
 from deltamerge.log.features.row_tracking import with_column_names
@@ -172,7 +172,7 @@ def commit_rows(
     entry = entry or HistoryEntry("WRITE", parameters)
     metrics = _metrics(rows.files, rows.removed)
     if rows.predicate is not None and rows.removed is not None:
-        metrics |= _metrics_of_replaced(destination.store, rows.removed)
+        metrics |= _metrics_of_replaced(rows.removed)
     prepared = _of_rows(_prepared(destination, snapshot, actions, metrics, entry), rows)
     return commit(prepared, reconcile=_reconcile(prepared, rows)).version
 
@@ -331,10 +331,11 @@ def _metrics(written: WrittenFiles, removed: FileTable | None) -> dict[str, str]
     return {name: str(count) for name, count in found.items()}
 
 
-def _metrics_of_replaced(store: Store, removed: FileTable) -> dict[str, str]:
+def _metrics_of_replaced(removed: FileTable) -> dict[str, str]:
     """Return what the history counts besides where a condition chose the rows: whole files leave."""
-    rows = sum(logical_rows(store, file) for file in removed.add_files())
-    return {"numDeletedRows": str(rows), "numCopiedRows": "0", "numAddedChangeFiles": "0"}
+    rows = known_rows(removed.add_files())
+    deleted = {} if rows is None else {"numDeletedRows": str(rows)}
+    return {**deleted, "numCopiedRows": "0", "numAddedChangeFiles": "0"}
 
 
 def write_parameters(mode: str, named_partitions: Sequence[str]) -> dict[str, object]:

@@ -16,7 +16,7 @@ from deltamerge.log.cleanup import PROTECTED_BEFORE
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
 from deltamerge.log.protocol import writer_features
-from deltamerge.log.schema import lower_case
+from deltamerge.log.schema import lower_case, parse_schema
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.scan.read_again import read_again
 from deltamerge.scan.table_reads import reads_table, surely_reads_table
@@ -48,6 +48,7 @@ from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
 from deltamerge.write.schema_evolution import check_mergeable, evolved_definition
 from deltamerge.write.stale_rows import refuse_stale_rows
+from deltamerge.write.stats_columns import check_stats_columns
 from deltamerge.write.stored_schema import schema_to_write
 from deltamerge.write.table_commits import (
     Destination,
@@ -173,6 +174,7 @@ def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefi
     properties = {**_default_properties(table), **_named(table, definition.properties)}
     definition = replace(definition, schema=as_strings(without_location(definition.schema)), properties=properties)
     check_definition(definition)
+    check_stats_columns(parse_schema(definition.schema.json()), definition.partition_columns, properties)
     check_nested_not_null(definition.schema)
     check_defaults(table.spark, definition.schema)
     return definition

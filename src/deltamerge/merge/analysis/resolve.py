@@ -53,6 +53,7 @@ def resolve(
     target_schema: StructType,
     conf: MergeConf,
     widening: str,
+    partition_columns: tuple[str, ...],
 ) -> ResolvedMerge:
     evolves = statement.schema_evolution or conf.schema_auto_merge
     if not target_schema.fields and conf.empty_schema_target_check and not evolves:
@@ -64,7 +65,8 @@ def resolve(
         )
     target_alias = statement.target_alias or TARGET_ALIAS
     sides = sides_of(spark, statement, target_schema, target_alias)
-    return _Resolver(statement, sides, target_alias, conf, widening).resolve()
+    merge = _Resolver(statement, sides, target_alias, conf, widening).resolve()
+    return replace(merge, partition_columns=partition_columns)
 
 
 class _Resolver:

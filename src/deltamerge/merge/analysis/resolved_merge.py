@@ -143,6 +143,7 @@ class ResolvedMerge:
 
     Args:
         double_quoted_identifiers: Whether double quotes stand around names in the session's SQL.
+        partition_columns: The target's.
     """
 
     statement: MergeStatement
@@ -154,6 +155,7 @@ class ResolvedMerge:
     source_alias: str | None
     assignment: StoreAssignment
     double_quoted_identifiers: bool = False
+    partition_columns: tuple[str, ...] = ()
 
     @cached_property
     def condition(self) -> Column:

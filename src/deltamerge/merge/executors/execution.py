@@ -217,7 +217,6 @@ def derivation_of(execution: Execution, clause: ResolvedClause) -> Derivation | 
         generated={index: merge.names.stored(kind, clause.number, index) for index in derived.generated},
         checks=derived.checks,
         holds=merge.names.holds(kind, clause.number),
-        partition_columns=execution.snapshot.metadata.partition_columns,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.add_file_stats import record_count
+from deltamerge.log.add_file_stats import known_rows
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.merge_changes import MergeChanges
 from deltamerge.merge.executors.touched_files import NOTHING_TOUCHED, TouchedFiles
@@ -23,7 +23,7 @@ def execute_whole_files(execution: Execution) -> MergeChanges:
     with steps.step("find_touched_files", "evaluating the condition on partition values"):
         files = _taken(execution, target.files)
     if files:
-        touched = TouchedFiles(files, (), {clause.key: _known_rows(files)}, has_multiple_matches=False)
+        touched = TouchedFiles(files, (), {clause.key: known_rows(files) or 0}, has_multiple_matches=False)
     return MergeChanges(
         execution=execution,
         source_rows=0,
@@ -41,14 +41,3 @@ def _taken(execution: Execution, files: Sequence[AddFile]) -> tuple[AddFile, ...
         return tuple(files)
     condition, schema = clause.condition, merge.target_schema
     return files_where(execution.table, execution.snapshot, files, schema, condition, merge.target_alias)
-
-
-def _known_rows(files: Sequence[AddFile]) -> int:
-    """Return how many rows files have by their statistics; 0 where one has none, as delta-spark does."""
-    rows = 0
-    for file in files:
-        records = record_count(file)
-        if records is None:
-            return 0
-        rows += records - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
-    return rows

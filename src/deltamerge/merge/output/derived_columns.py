@@ -12,9 +12,8 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMer
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
-from deltamerge.write.char_varchar import fitted
 from deltamerge.write.constraints import Check, holds
-from deltamerge.write.data_files import as_stored
+from deltamerge.write.data_files import stored_column
 from deltamerge.write.generated_columns import generated_value
 
 
@@ -33,7 +32,6 @@ class Derivation:
     generated: Mapping[int, str]
     checks: tuple[Check, ...]
     holds: str
-    partition_columns: tuple[str, ...]
 
 
 def with_derived(rows: Rows, merge: ResolvedMerge, derivation: Derivation) -> Rows:
@@ -42,7 +40,7 @@ def with_derived(rows: Rows, merge: ResolvedMerge, derivation: Derivation) -> Ro
     is_taken = F.col(merge.names.clause(clause.kind)) == F.lit(clause.number)
 
     def stored(value: Column, field: StructField) -> Column:
-        return as_stored(fitted(value, field), field, derivation.partition_columns).alias(field.name)
+        return stored_column(value, field, merge.partition_columns)
 
     inputs = (stored(column, fields[index]) for index, column in derivation.inputs.items())
     seeing = rows.frame.select(*rows.names, *inputs)
@@ -50,7 +48,7 @@ def with_derived(rows: Rows, merge: ResolvedMerge, derivation: Derivation) -> Ro
     seeing = seeing.select("*", *(stored(F.when(is_taken, generated_value(field)), field) for field in generated))
     added = [(name, F.col(quote(fields[index].name))) for index, name in derivation.generated.items()]
     if derivation.checks:
-        held = holds(derivation.checks, derivation.partition_columns)
+        held = holds(derivation.checks, merge.partition_columns)
         added.append((derivation.holds, F.when(is_taken, held)))
     frame = seeing.select(*rows.names, *(column.alias(name) for name, column in added))
     return Rows(frame, (*rows.names, *(name for name, _ in added)))

@@ -11,6 +11,7 @@ from deltamerge.merge.analysis.resolved_merge import ResolvedClause, ResolvedMer
 from deltamerge.merge.output.frames import Rows
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind
+from deltamerge.write.data_files import stored_column
 from deltamerge.write.generated_columns import generated_value
 
 
@@ -40,7 +41,7 @@ def _computes(clause: ResolvedClause, index: int) -> bool:
 
 
 def compute_generated_columns(rows: Rows, merge: ResolvedMerge) -> Rows:
-    """Compute generated columns from what the row's other columns become, and drop the flags.
+    """Compute generated columns from what the row's other columns become as they are stored, and drop the flags.
 
     Delta: UpdateExpressionsSupport.generateUpdateExprsForGeneratedColumns.
 
@@ -59,7 +60,10 @@ def compute_generated_columns(rows: Rows, merge: ResolvedMerge) -> Rows:
     kept = tuple(name for name in rows.names if name not in flag_names)
     seeing = rows.frame.select(
         *rows.names,
-        *(F.col(names.output(i)).alias(field.name) for i, field in enumerate(merge.output_schema.fields)),
+        *(
+            stored_column(F.col(names.output(i)), field, merge.partition_columns)
+            for i, field in enumerate(merge.output_schema.fields)
+        ),
     )
     columns = []
     for name in kept:
