@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, sql, write_delta
@@ -16,9 +17,10 @@ from deltamerge.exceptions import (
     DeltaRuntimeException,
     DeltaTableException,
     DeltaTableNotFoundException,
+    DeltaUnsupportedFeatureException,
     DeltaUnsupportedOperationException,
 )
-from merge.tables import VECTORS, actions, commit_info, files_below
+from merge.tables import VECTORS, actions, commit_info, delete_checksums, files_below
 
 from .test_delete_update import table, values
 
@@ -229,3 +231,29 @@ def test_a_clone_assigns_no_identity_again(spark: SparkSession, tmp_path: Path) 
     write_delta(spark.sql("SELECT 1 AS v"), target, mode="append")
     (row,) = DeltaTable.forPath(spark, target).toDF().collect()
     assert row.k > given
+
+
+def test_convert_with_a_length(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    spark.sql("SELECT 1L AS id, 'ab   ' AS c").write.partitionBy("c").parquet(path)
+    sql(spark, f"CONVERT TO DELTA parquet.`{path}` PARTITIONED BY (c CHAR(5))")
+    assert DeltaRs(path).to_pyarrow_table().to_pylist() == [{"id": 1, "c": "ab   "}]
+    assert DeltaTable.forPath(spark, path).toDF().where("c = 'ab'").count() == 1
+
+
+def test_a_restore_to_what_cannot_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.range(1), path)
+    log = Path(path, "_delta_log", f"{0:020d}.json")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            plain = json.dumps(line)
+            line["metaData"]["configuration"]["delta.universalFormat.enabledFormats"] = "iceberg"
+    log.write_text("\n".join(map(json.dumps, lines)))
+    log.with_name(f"{1:020d}.json").write_text(plain)
+    delete_checksums(path)
+    opened = DeltaTable.forPath(spark, path)
+    with pytest.raises(DeltaUnsupportedFeatureException, match="universalFormat"):
+        opened.restoreToVersion(0)
+    write_delta(spark.range(1), path, mode="append")

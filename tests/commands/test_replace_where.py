@@ -18,6 +18,7 @@ from deltamerge.exceptions import (
     InvariantViolationException,
 )
 from deltamerge.merge import command as merge_command
+from merge.tables import commit_info, edited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +70,22 @@ def test_rows_that_match_are_replaced_in_one_commit(
         gone = [(i, str(i), "delete") for i in (7, 8, 9)]
         come = [(8, "new", "insert"), (20, "newer", "insert")]
         assert sorted(map(tuple, changes.collect())) == sorted([*gone, *come])
+
+
+def test_a_damaged_partition_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    """Its files are not opened for what the history counts."""
+    path = str(tmp_path / "t")
+    make(spark, path)
+    edited(path, 0, lambda add: add.pop("stats"))
+    for file in Path(path).rglob("p=1/*.parquet"):
+        file.unlink()
+    replace(spark, path, "p = 1", "SELECT 1L AS id, 1L AS p, 'new' AS s")
+    assert rows(spark, path) == [
+        *((i, 0, str(i)) for i in (0,)),
+        (1, 1, "new"),
+        *((i, 0, str(i)) for i in (2, 4, 6, 8)),
+    ]
+    assert "numDeletedRows" not in commit_info(path, 1)["operationMetrics"]
 
 
 def test_without_a_row_that_matches_rows_are_appended(spark: SparkSession, tmp_path: Path) -> None:

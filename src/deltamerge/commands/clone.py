@@ -23,7 +23,6 @@ from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.identity_columns import with_furthest_marks
 from deltamerge.write.property_names import named_properties
-from deltamerge.write.stored_schema import schema_to_write
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
 
@@ -82,7 +81,7 @@ def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapp
             "supported.",
             parameters={"oldMode": snapshot.mapping_mode, "newMode": mapping_mode(configuration)},
         )
-    needed = protocol_for(schema_to_write(snapshot), {**configuration, **properties})
+    needed = protocol_for(spark_schema(snapshot), {**configuration, **properties})
     protocol = upgraded(snapshot.protocol, needed)
     schema = (
         own.schema_string if before is None else with_furthest_marks(own.schema_string, before.metadata.schema_string)

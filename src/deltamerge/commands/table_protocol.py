@@ -16,7 +16,6 @@ from deltamerge.log.protocol import (
 )
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.table import Table
-from deltamerge.write.stored_schema import schema_to_write
 from deltamerge.write.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, protocol_for, upgraded
 
 _PREFIX = "delta.feature."
@@ -52,7 +51,7 @@ def add_feature(table: Table, name: str) -> None:
             parameters={"configs": name},
         )
     feature = known[name.lower()]
-    needed = protocol_for(schema_to_write(snapshot), {f"{_PREFIX}{feature}": "supported"})
+    needed = protocol_for(spark_schema(snapshot), {f"{_PREFIX}{feature}": "supported"})
     _change(table, snapshot, upgraded(snapshot.protocol, needed), {f"{_PREFIX}{feature}": "supported"})
 
 
