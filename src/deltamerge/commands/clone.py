@@ -16,7 +16,7 @@ from deltamerge.log.paths import decode_path, encode_path
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
-from deltamerge.spark.table import Table
+from deltamerge.spark.table import Table, spark_schema
 from deltamerge.storage.store import Store
 from deltamerge.storage.stored_file import uri_of
 from deltamerge.txn.prepared import ReadSet

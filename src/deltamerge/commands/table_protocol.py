@@ -15,7 +15,7 @@ from deltamerge.log.protocol import (
     writer_features,
 )
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.spark.table import Table
+from deltamerge.spark.table import Table, spark_schema
 from deltamerge.write.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, protocol_for, upgraded
 
 _PREFIX = "delta.feature."
