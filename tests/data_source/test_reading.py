@@ -80,6 +80,27 @@ def test_char_partitions_are_padded(registered: SparkSession, tmp_path: Path) ->
     assert read(registered, path).where("c = 'x   '").count() == 1
 
 
+def test_a_file_that_lost_its_only_column(registered: SparkSession, tmp_path: Path) -> None:
+    """Columns that a table has when it begins to map them get ids by their places, not by their age."""
+    path = str(tmp_path / "t")
+    write_delta(registered.sql("SELECT 1 AS a"), path)
+    for change in (
+        "ALTER TABLE {} ADD COLUMN z INT FIRST",
+        "INSERT INTO {} (z, a) VALUES (2, 2)",
+        "ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE {} DROP COLUMN a",
+    ):
+        deltamerge.sql(registered, change.format(f"delta.`{path}`"))
+    assert rows(DeltaTable.forPath(registered, path).toDF()) == ["Row(z=2)", "Row(z=None)"]
+    assert rows(read(registered, path)) == ["Row(z=2)", "Row(z=None)"]
+    deltamerge.merge_sql(
+        registered,
+        f"MERGE INTO delta.`{path}` t USING (SELECT 2 AS z) s ON t.z = s.z WHEN MATCHED THEN UPDATE SET z = 3 "
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET z = 4",
+    )
+    assert rows(read(registered, path)) == ["Row(z=3)", "Row(z=4)"]
+
+
 @pytest.mark.parametrize("day", ["+10000-01-01", "-0001-01-01"])
 def test_partitions_of_years_that_python_lacks(registered: SparkSession, tmp_path: Path, day: str) -> None:
     frame = registered.sql(
