@@ -24,7 +24,7 @@ class FilePart:
         bytes: The first of the bytes, and the one after the last; None for all.
         deleted: The positions of the rows that are deleted.
         values: The values of columns that are the same for all rows, each an array of one value.
-        size: The file's bytes by the log.
+        size: The file's bytes by the log; None where it does not have them.
     """
 
     path: str
