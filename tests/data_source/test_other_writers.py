@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +29,18 @@ def test_a_removed_file_of_unknown_size(tmp_path: Path) -> None:
     log.commit(remove("f", partitionValues={}))
     (row,) = read(tmp_path, readchangefeed="true", startingversion="1")
     assert (row["id"], row["_change_type"]) == (7, "delete")
+
+
+def test_columns_found_by_ids_alone(tmp_path: Path) -> None:
+    """Files of a table that was converted keep their names."""
+    field = pa.field("old name", pa.int64(), metadata={"PARQUET:field_id": "1"})
+    pq.write_table(pa.table([pa.array([7])], schema=pa.schema([field])), tmp_path / "f")
+    mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id"}
+    column = {"name": "id", "type": "long", "nullable": True, "metadata": mapped}
+    of_table = metadata(
+        schemaString=json.dumps({"type": "struct", "fields": [column]}),
+        configuration={"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "1"},
+    )
+    protocol = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+    Log(tmp_path).commit(protocol, of_table, add("f", size=(tmp_path / "f").stat().st_size))
+    assert read(tmp_path) == [{"id": 7}]
