@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructFiel
 from deltamerge.scan.column_mapping import as_logical
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, holds_char
 from deltamerge.spark import columns as F
+from deltamerge.spark.limited_types import limited_type
 from deltamerge.spark.nested_types import contains
 
 
@@ -44,9 +45,9 @@ def padded(value: Column, field: StructField) -> Column:
     Spark: CharVarcharUtils.addPaddingInStringComparison and spark.sql.readSideCharPadding; delta-spark's MERGE leaves
     the padding to the reader.
     """
-    if not holds_char(field.metadata):
+    limited = limited_type(field)
+    if limited is None:
         return value
-    limited = DataType.fromDDL(field.metadata[CHAR_VARCHAR_TYPE])
     return convert_limited(value, limited, field.dataType, field.name, _padded, (CharType,))
 
 
@@ -88,13 +89,13 @@ def convert_limited(
     if not (isinstance(limited, StructType) and isinstance(actual, StructType)):
         return value
     fields = []
-    for field, known in zip(actual.fields, _limits_of_fields(limited, actual), strict=True):
+    for field, known in zip(actual.fields, limits_of_fields(limited, actual), strict=True):
         each = value.getField(field.name)
         fields.append((each if known is None else inner(each, field.name, known, field.dataType)).alias(field.name))
     return F.when(value.isNotNull(), F.struct(*fields))
 
 
-def _limits_of_fields(limited: StructType, actual: StructType) -> list[DataType | None]:
+def limits_of_fields(limited: StructType, actual: StructType) -> list[DataType | None]:
     """Return each field's type in the column's metadata, None where it has none.
 
     Renaming, dropping or adding a field does not change the metadata.
