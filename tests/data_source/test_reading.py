@@ -6,11 +6,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import Row
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 import deltamerge
 from deltamerge import DeltaTable, write_delta
+from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from log.logs import PROTOCOL, Log, add, metadata
 from merge.tables import CONNECT
 
 if TYPE_CHECKING:
@@ -78,6 +84,50 @@ def test_char_partitions_are_padded(registered: SparkSession, tmp_path: Path) ->
         checksum.unlink()
     assert read(registered, path).collect()[0].asDict() == {"id": 1, "c": "x   ", "v": "y"}
     assert read(registered, path).where("c = 'x   '").count() == 1
+
+
+def test_a_file_that_lost_its_only_column(registered: SparkSession, tmp_path: Path) -> None:
+    """Columns that a table has when it begins to map them get ids by their places, not by their age."""
+    path = str(tmp_path / "t")
+    write_delta(registered.sql("SELECT 1 AS a"), path)
+    for change in (
+        "ALTER TABLE {} ADD COLUMN z INT FIRST",
+        "INSERT INTO {} (z, a) VALUES (2, 2)",
+        "ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE {} DROP COLUMN a",
+    ):
+        deltamerge.sql(registered, change.format(f"delta.`{path}`"))
+    assert rows(DeltaTable.forPath(registered, path).toDF()) == ["Row(z=2)", "Row(z=None)"]
+    assert rows(read(registered, path)) == ["Row(z=2)", "Row(z=None)"]
+    deltamerge.merge_sql(
+        registered,
+        f"MERGE INTO delta.`{path}` t USING (SELECT 2 AS z) s ON t.z = s.z WHEN MATCHED THEN UPDATE SET z = 3 "
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET z = 4",
+    )
+    assert rows(read(registered, path)) == ["Row(z=3)", "Row(z=4)"]
+
+
+def test_char_within_other_types(registered: SparkSession, tmp_path: Path) -> None:
+    """As another writer leaves it, and in a field that was renamed since."""
+    table = pa.table({"a": [["a"]], "m": pa.array([[("k", "v")]], pa.map_(pa.string(), pa.string()))})
+    table = table.append_column("s", pa.array([{"x": 1, "new": ["c", None], "z": "z"}]))
+    pq.write_table(table, tmp_path / "f.parquet")
+    ddl = "a ARRAY<STRING>, m MAP<STRING, STRING>, s STRUCT<x: BIGINT, new: ARRAY<STRING>, z: STRING>"
+    schema = registered.createDataFrame([], ddl).schema
+    kinds = ("array<varchar(3)>", "map<char(2),string>", "struct<x:bigint,y:array<char(3)>,z:varchar(9)>")
+    fields = [
+        StructField(field.name, field.dataType, True, {CHAR_VARCHAR_TYPE: kind})
+        for field, kind in zip(schema.fields, kinds, strict=True)
+    ]
+    file = add("f.parquet", size=(tmp_path / "f.parquet").stat().st_size)
+    Log(tmp_path).commit(PROTOCOL, metadata(schemaString=StructType(fields).json()), file)
+    expected = [Row(a=["a"], m={"k ": "v"}, s=Row(x=1, new=["c  ", None], z="z"))]
+    assert DeltaTable.forPath(registered, str(tmp_path)).toDF().collect() == expected
+    assert read(registered, tmp_path).collect() == expected
+    narrow = registered.read.format("delta").schema("s STRUCT<new: ARRAY<STRING>>").load(str(tmp_path))
+    assert narrow.collect() == [Row(s=Row(new=["c  ", None]))]
+    with pytest.raises(Exception, match="writing CHAR or VARCHAR within other types, as in column a"):
+        registered.createDataFrame(expected, schema).write.format("delta").mode("append").save(str(tmp_path))
 
 
 @pytest.mark.parametrize("day", ["+10000-01-01", "-0001-01-01"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegerType, StringType, StructField, StructType
 
 from deltamerge.data_source.conditions import condition_of
@@ -20,6 +23,9 @@ from deltamerge.workers.conditions import Constant, Operation
 from deltamerge.workers.table_rows import FilePart
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE
 from deltamerge.write.property_names import default_properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 COLUMNS = StructType([StructField("d", DateType()), StructField("p", IntegerType()), StructField("s", StringType())])
 
@@ -37,9 +43,41 @@ def test_timestamps(string: str, zone: str, milliseconds: int) -> None:
     assert request.milliseconds("timestampAsOf") == milliseconds
 
 
+def test_timestamps_are_those_that_spark_casts(spark: SparkSession) -> None:
+    days = ["2024", "2024-05", "2024-5-1", " 2024-05-01 ", "2024-05-1T", "2024-13-01", "24-05-01", "now", "2024-5-"]
+    clocks = ["12", "1:2", "12:30", "12:30:", "1:2:3", "12:30:15.", "12:30:15.1234567", "24:00:00"]
+    zones = ["Z", "+1", "+01:30", "-0752", " UTC", "GMT+1", "Europe/Berlin"]
+    strings = [*days, *(f"2024-05-1 {clock}" for clock in clocks), *(f"2024-5-01T1:2:3.5{zone}" for zone in zones)]
+    strings += [f"2024-05-01 12:30{zone}" for zone in zones]
+    cast = F.expr("unix_millis(try_cast(s AS TIMESTAMP))").alias("m")
+    found = spark.createDataFrame([(each,) for each in strings], "s STRING").select("s", cast).collect()
+    expected = {row.s: row.m for row in found}
+    settings = {"spark.sql.session.timeZone": str(spark.conf.get("spark.sql.session.timeZone"))}
+
+    def milliseconds(string: str) -> int | None:
+        with suppress(DeltaAnalysisException):
+            return Request({"timestampasof": string}, settings).milliseconds("timestampAsOf")
+        return None
+
+    assert {string: milliseconds(string) for string in strings} == expected
+
+
+@pytest.mark.parametrize(
+    ("string", "zone"),
+    [("2024-05-01", "CET"), ("1969-05-01 12:30:00", "America/New_York"), ("2024-05-01 12:30:00 EST", "UTC")],
+)
+def test_timestamps_that_depend_on_a_zone(string: str, zone: str) -> None:
+    request = Request({"timestampasof": string}, {"spark.sql.session.timeZone": zone})
+    zone = "EST" if "EST" in string else zone
+    with pytest.raises(DeltaAnalysisException, match=f"depends on the time zone {zone}.*with its offset") as raised:
+        request.milliseconds("timestampAsOf")
+    assert raised.value.getCondition() == "DELTA_TIMESTAMP_INVALID"
+
+
 def test_wrong_options() -> None:
-    with pytest.raises(DeltaAnalysisException, match="DELTA_TIMESTAMP_INVALID"):
-        Request({"timestampasof": "now"}, {}).milliseconds("timestampAsOf")
+    for wrong in ("now", "2024-02-30"):
+        with pytest.raises(DeltaAnalysisException, match=r"DELTA_TIMESTAMP_INVALID.*valid timestamp"):
+            Request({"timestampasof": wrong}, {}).milliseconds("timestampAsOf")
     with pytest.raises(DeltaIllegalArgumentException, match="'maybe' for option 'mergeSchema'"):
         Request({"mergeschema": "maybe"}, {}).flag("mergeSchema")
     with pytest.raises(DeltaIllegalArgumentException, match="no table property"):

@@ -18,6 +18,9 @@ from deltamerge.exceptions import (
 )
 from deltamerge.log.change_feed import ENABLED
 from deltamerge.log.commits import read_commit
+from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.table import SnapshotCache
+from deltamerge.storage.store import Store
 from log.logs import PROTOCOL, Log, add, info, metadata, remove
 
 FEED = metadata(configuration={ENABLED: "true"})
@@ -87,6 +90,31 @@ def test_the_changes_of_many_commits_are_read_in_one_pass(tmp_path: Path, monkey
     assert len([part for parts in stream.parts(start, end) for part in parts]) == 20
     assert calls["list_folder"] < 10
     assert calls["get"] < 40
+
+
+@pytest.mark.parametrize("feed", ["true", "false"])
+def test_a_version_that_many_batches_read_is_loaded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feed: str
+) -> None:
+    log = Log(tmp_path)
+    log.commit(PROTOCOL, FEED, info(), *(add(f"f{number}") for number in range(10)))
+    stream = stream_of(log, readChangeFeed=feed, maxFilesPerTrigger="1")
+    stream.initial_offset()
+    for number in range(10, 20):
+        log.commit(info(), add(f"f{number}"))
+    asked: list[int | None] = []
+    load = SnapshotCache.load
+
+    def recorded(cache: SnapshotCache, store: Store, version: int | None = None) -> Snapshot:
+        asked.append(version)
+        return load(cache, store, version)
+
+    monkeypatch.setattr(SnapshotCache, "load", recorded)
+    assert batches(stream) == [[f"f{number}"] for number in range(20)]
+    # What is new is asked for once to find a batch's end, and once to read it.
+    assert asked.count(None) == 2 * 20 + 2
+    assert asked.count(0) <= 2
+    assert set(asked) == {0, None}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.workers.data_source import limits
@@ -50,6 +52,19 @@ def test_what_is_new_is_read_once(registered: SparkSession, tmp_path: Path) -> N
     assert {row.operation for row in rows} == {"STREAMING UPDATE"}
     assert {row.operationParameters["queryId"] for row in rows} == {query.id}
     assert [folder for folder in target.rglob("*") if folder.is_dir() and not list(folder.iterdir())] == []
+
+
+def test_columns_of_user_defined_types(registered: SparkSession, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    vectors = StructType([StructField("v", VectorUDT()), StructField("a", ArrayType(VectorUDT()))])
+    written = [(Vectors.dense([1.0, 2.0]), [Vectors.sparse(3, [1], [5.0])]), (None, None)]
+    registered.createDataFrame(written, vectors).write.format("delta").mode("append").save(str(source))
+    run(read(registered, source), target)
+    for frame in (
+        registered.read.format("delta").load(str(target)),
+        DeltaTable.forPath(registered, str(target)).toDF(),
+    ):
+        assert sorted(map(tuple, frame.collect()), key=str, reverse=True) == [(None, None), written[0]]
 
 
 @pytest.mark.skipif(limits is None, reason="Spark has no limits for batches before 4.2")

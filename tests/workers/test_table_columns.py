@@ -8,8 +8,11 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.sql.types import StructField, StructType
 
 from deltamerge.data_source.file_parts import partition_value
+from deltamerge.scan.file_types import arrow_schema
 from deltamerge.workers.partition_names import partition_strings, without_empty
 from deltamerge.workers.table_columns import (
     Part,
@@ -131,6 +134,9 @@ def test_rows_become_batches() -> None:
         {"id": 1, "s": {"m": [("a", [1, None])], "t": at.astimezone(timezone.utc)}},
         {"id": 2, "s": None},
     ]
+    vectors = StructType([StructField("v", VectorUDT())])
+    (row,) = batch_of_rows([(Vectors.dense([1.0]),)], arrow_schema(vectors)).to_pylist()
+    assert row == {"v": {"type": 1, "size": None, "indices": None, "values": [1.0]}}
 
 
 STRUCT = pa.struct([("x", pa.int64()), ("y", pa.string()), ("z", pa.list_(pa.date32()))])

@@ -69,7 +69,8 @@ def file_parts(
                 located(store, decode_path(file.path)),
                 deleted=None if vector is None else blocks_of(vectors[vector.unique_id]),
                 values={**values, **(constants[number] if constants is not None else {})},
-                size=file.size,
+                # One that the log does not have is 0.
+                size=file.size or None,
             )
         )
     return parts

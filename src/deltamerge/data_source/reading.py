@@ -146,7 +146,7 @@ class TableRead:
             if field.name.lower() in names:
                 physical = stored_part(found, field.dataType, target.type, "name" if mode != NONE else NONE).name
                 partitions.append(PartitionColumn(field.name, physical, target.type, part.shape.pad))
-        expected = expected_columns(of_table, snapshot.metadata.partition_columns, mode)
+        expected = expected_columns(of_table, snapshot.metadata, mode)
         by_zone = request.gives_timestamps or any(pa.types.is_timestamp(each.type) for each in partitions)
         zone = request.conf.session_time_zone if by_zone else None
         rows = RowsOfTable(request.files, request.path, arrow, tuple(columns), expected, _BATCH_ROWS, zone)

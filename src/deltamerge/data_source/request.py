@@ -8,7 +8,7 @@ from functools import cached_property
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.skipping.timestamps import parse_instant
+from deltamerge.skipping.timestamps import parse_instant, parse_timestamp, split_cast
 from deltamerge.spark.config import MergeConf, read_conf
 from deltamerge.spark.default_file_system import in_known_bases
 from deltamerge.spark.table import SNAPSHOTS
@@ -102,13 +102,17 @@ class Request:
         value = self.options.get(name.lower())
         if value is None:
             return None
-        micros = parse_instant(value.strip(), self.conf.session_time_zone)
+        local, zone = split_cast(value) or ("", None)
+        zone = zone or self.conf.session_time_zone
+        micros = parse_instant(local, zone)
         if micros is not None:
             return micros // 1000
+        why = "cannot be converted to a valid timestamp. Write it as '2024-05-01 12:30:00', or with its offset as"
+        if parse_timestamp(local) is not None:
+            why = f"depends on the time zone {zone}, which Python may not know as Spark does. Write it with its offset:"
         raise DeltaAnalysisException(
             "DELTA_TIMESTAMP_INVALID",
-            f"The provided timestamp ('{value}') cannot be converted to a valid timestamp. Write it as "
-            "'2024-05-01 12:30:00', or with its offset as '2024-05-01 12:30:00+02:00'.",
+            f"The provided timestamp ('{value}') {why} '2024-05-01 12:30:00+02:00'.",
             parameters={"expr": f"'{value}'"},
         )
 

@@ -1,49 +1,47 @@
-"""How data files have the columns that tasks hand to Spark, and what of a table the data source does not read."""
+"""How data files have the columns that tasks hand to Spark."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import CharType, DataType, StructField, StructType
 
-from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, NONE, PHYSICAL_NAME
 from deltamerge.scan.file_types import shape_by
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
-from deltamerge.workers.table_columns import Part
-
-_LIMITED = re.compile(r"(var)?char\((\d+)\)", re.IGNORECASE)
-
-
-def limited(field: StructField) -> tuple[str, int] | None:
-    """Return whether a column is CHAR or VARCHAR, and its length; None for another one."""
-    ddl = field.metadata.get(CHAR_VARCHAR_TYPE)
-    if ddl is None:
-        return None
-    match = _LIMITED.fullmatch(ddl)
-    if match is None:
-        raise unsupported(f"column {field.name}, whose type {ddl} has CHAR or VARCHAR inside")
-    return ("varchar" if match[1] else "char"), int(match[2])
+from deltamerge.spark.length_limits import limits_of_fields
+from deltamerge.spark.limited_types import limited_type
+from deltamerge.spark.nested_types import inner_types, matching_inner_types
+from deltamerge.workers.table_columns import Part, Shape
 
 
 def char_lengths(schema: StructType) -> dict[str, int]:
-    limits = ((field.name, limited(field)) for field in schema.fields)
-    return {name: limit[1] for name, limit in limits if limit is not None and limit[0] == "char"}
+    limits = ((field.name, limited_type(field)) for field in schema.fields)
+    return {name: limit.length for name, limit in limits if isinstance(limit, CharType)}
 
 
 def stored_part(field: StructField, wanted: DataType, arrow: pa.DataType, mode: str) -> Part:
     metadata = field.metadata
     name = field.name if mode == NONE else metadata.get(PHYSICAL_NAME, field.name)
-    length = limited(field)
-    pad = length[1] if length is not None and length[0] == "char" else None
     shape = shape_by(partial(stored_part, mode=mode), field.dataType, wanted, arrow)
-    return Part(name, replace(shape, pad=pad), metadata.get(COLUMN_ID) if mode == ID else None)
+    shape = _padded(shape, limited_type(field), field.dataType, wanted)
+    return Part(name, shape, metadata.get(COLUMN_ID) if mode == ID else None)
 
 
-def unsupported(what: str, instead: str = "DeltaTable.forPath(spark, path).toDF()") -> DeltaAnalysisException:
-    return DeltaAnalysisException(
-        "DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE", f"The data source delta does not support {what}. Use {instead}."
-    )
+def _padded(shape: Shape, limited: DataType | None, found: DataType, wanted: DataType) -> Shape:
+    """Return a shape that fills up the strings that are CHAR, at any depth."""
+    if isinstance(limited, CharType):
+        return replace(shape, pad=limited.length)
+    inner: list[tuple[DataType | None, DataType, DataType]] = []
+    if isinstance(limited, StructType) and isinstance(found, StructType) and isinstance(wanted, StructType):
+        limits = zip(found.fields, limits_of_fields(limited, found), strict=True)
+        by_name = {field.name.lower(): (limit, field.dataType) for field, limit in limits}
+        inner = [(*by_name[field.name.lower()], field.dataType) for field in wanted.fields]
+    elif limited is not None and matching_inner_types(limited, found):
+        types = zip(inner_types(limited), inner_types(found), inner_types(wanted), strict=True)
+        inner = [(limit, one, other) for (_, limit), (_, one), (_, other) in types]
+    if not inner:
+        return shape
+    parts = zip(shape.parts, inner, strict=True)
+    return replace(shape, parts=tuple(replace(part, shape=_padded(part.shape, *types)) for part, types in parts))

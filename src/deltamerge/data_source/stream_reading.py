@@ -7,7 +7,8 @@ the version at which a query starts whole (`is_initial`), and those after it wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -69,6 +70,15 @@ class Offset:
         }
 
 
+@dataclass(frozen=True)
+class MetadataSpan:
+    """A table's metadata from one version to another."""
+
+    first: int
+    last: int
+    metadata: Metadata
+
+
 def open_stream(options: Mapping[str, str], settings: Mapping[str, str], schema: StructType) -> TableStream:
     """Open the table of a query as a stream; options that a stream cannot honour are refused."""
     request = Request(options, settings)
@@ -113,6 +123,8 @@ class TableStream:
         max_bytes: After how many bytes a batch ends; None for any number.
         began: Where a new query begins, once that matters.
         is_checked: Whether the schema at the begin of the first batch was looked at.
+        initial: The version that is read whole and its files in order, as long as batches lie in it.
+        known: The metadata of versions that batches begin with.
     """
 
     request: Request
@@ -121,17 +133,19 @@ class TableStream:
     max_bytes: int | None
     began: Mapping[str, Any] | None = None
     is_checked: bool = False
+    initial: tuple[int, Sequence[ChangedFile]] | None = None
+    known: MetadataSpan | None = None
 
     @property
     def rows(self) -> RowsOfTable:
         return self.read.rows
 
     def initial_offset(self) -> dict[str, Any]:
-        return {**self._new_query(), _IS_BEGIN: True}
+        return {**self._new_query(self.request.snapshot()), _IS_BEGIN: True}
 
-    def _new_query(self) -> Mapping[str, Any]:
+    def _new_query(self, latest: Snapshot) -> Mapping[str, Any]:
         if self.began is None:
-            self.began = self._json(self._initial())
+            self.began = self._initial(latest).to_json(latest.metadata.id)
         return self.began
 
     def latest_offset(
@@ -148,31 +162,40 @@ class TableStream:
             last: Where the last batch ends; None for the end of what the table has now.
             is_limited: Whether a batch whose begin is known has no more files and bytes than the options permit.
         """
-        # Before the end, so that it is not behind it.
-        began = self._new_query() if start is None else start.get(_BEGAN, self.began)
-        end = Offset(self.request.snapshot().version + 1, 0, False) if last is None else Offset.of_json(last)
+        latest = self.request.snapshot()
+        began = self._new_query(latest) if start is None else start.get(_BEGAN, self.began)
+        end = Offset(latest.version + 1, 0, False) if last is None else Offset.of_json(last)
         if start is not None:
-            begin = self._checked(start)
-            end = self._limited(begin, end) if is_limited else end
-        return self._json(end) if began is None else {**self._json(end), _BEGAN: began}
+            begin = self._checked(start, latest)
+            end = self._limited(begin, end, latest) if is_limited else end
+        found = end.to_json(latest.metadata.id)
+        return found if began is None else {**found, _BEGAN: began}
 
     def parts(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Sequence[FilePart]]:
-        begin = self._checked(end.get(_BEGAN, start) if start.get(_IS_BEGIN) else start)
-        return self.read.changes([file for _, file in self._between(begin, Offset.of_json(end))])
+        latest = self.request.snapshot()
+        begin = self._checked(end.get(_BEGAN, start) if start.get(_IS_BEGIN) else start, latest)
+        return self.read.changes([file for _, file in self._between(begin, Offset.of_json(end), latest)])
 
-    def _checked(self, start: Mapping[str, Any]) -> Offset:
+    def _checked(self, start: Mapping[str, Any], latest: Snapshot) -> Offset:
         """Return where a batch begins, if the table is the same and has been of the same form since."""
-        self._check_table(start)
+        self._check_table(start, latest)
         begin = Offset.of_json(start)
         # The commits from the first one on are looked at as they are read.
         if begin.version <= self.read.snapshot.version and not self.is_checked:
-            self._check_schema(begin.version, self._began_with(begin.version).metadata)
+            self._check_schema(begin.version, self._metadata(begin.version, latest))
         self.is_checked = True
         return begin
 
-    def _began_with(self, version: int) -> Snapshot:
+    def _metadata(self, version: int, latest: Snapshot) -> Metadata:
+        if self.known is None or not self.known.first <= version <= self.known.last:
+            self.known = MetadataSpan(version, version, self._snapshot(version, latest).metadata)
+        return self.known.metadata
+
+    def _snapshot(self, version: int, latest: Snapshot) -> Snapshot:
+        if version == latest.version:
+            return latest
         try:
-            return self._snapshot(version)
+            return self.request.snapshot(version)
         except DeltaTableException as error:
             if error.getCondition() != "DELTA_VERSION_NOT_FOUND":
                 raise
@@ -186,31 +209,30 @@ class TableStream:
             parameters={"userVersion": str(version)},
         )
 
-    def _initial(self) -> Offset:
+    def _initial(self, latest: Snapshot) -> Offset:
         version, timestamp = self.request.options.get("startingversion"), self.request.milliseconds("startingTimestamp")
-        snapshot = self.request.snapshot()
         if version is not None and timestamp is not None:
             raise illegal_option("startingVersion", version, "which does not go with startingTimestamp: leave out one")
         if version is not None and version.lower() == "latest":
-            return Offset(snapshot.version + 1, 0, False)
+            return Offset(latest.version + 1, 0, False)
         if version is not None:
             number = self.request.number("startingVersion")
             assert number is not None
-            if number > snapshot.version + 1:
+            if number > latest.version + 1:
                 raise VersionNotFoundException(
                     "DELTA_VERSION_NOT_FOUND",
-                    f"The stream is to start at version {number}, but version {snapshot.version} is the latest of "
+                    f"The stream is to start at version {number}, but version {latest.version} is the latest of "
                     f"{self.request.path}.",
                     parameters={"userVersion": version},
                 )
             return Offset(number, 0, False)
         if timestamp is not None:
-            return Offset(first_version_from(CommitTimes.of(snapshot, recreatable=False), timestamp), 0, False)
-        return Offset(snapshot.version, 0, True)
+            return Offset(first_version_from(CommitTimes.of(latest, recreatable=False), timestamp), 0, False)
+        return Offset(latest.version, 0, True)
 
-    def _limited(self, start: Offset, end: Offset) -> Offset:
+    def _limited(self, start: Offset, end: Offset, latest: Snapshot) -> Offset:
         files = size = 0
-        for offset, changed in self._between(start, end):
+        for offset, changed in self._between(start, end, latest):
             is_full = files >= self.max_files or (self.max_bytes is not None and size >= self.max_bytes)
             if files and is_full and self._may_begin(offset):
                 return offset
@@ -221,16 +243,19 @@ class TableStream:
         """Return whether a batch may begin at a file: not among the changes of a commit, which belong together."""
         return offset.is_initial or offset.index == 0 or not reads_changes(self.request)
 
-    def _between(self, start: Offset, end: Offset) -> Iterator[tuple[Offset, ChangedFile]]:
+    def _between(self, start: Offset, end: Offset, latest: Snapshot) -> Iterator[tuple[Offset, ChangedFile]]:
         version, first = start.version, start.index
         if start.is_initial:
             stop = end.index if end.is_initial else None
-            yield from self._numbered(self._of_version(version), version, slice(first, stop), is_initial=True)
+            files = self._of_version(version, latest)
+            yield from self._numbered(files, version, slice(first, stop), is_initial=True)
             if end.is_initial:
                 return
             version, first = version + 1, 0
+        else:
+            self.initial = None
         versions = range(version, end.version + (end.index > 0))
-        for number, files in zip(versions, self._of_commits(versions), strict=True):
+        for number, files in zip(versions, self._of_commits(versions, latest), strict=True):
             stop = end.index if number == end.version else None
             yield from self._numbered(files, number, slice(first, stop), is_initial=False)
             first = 0
@@ -242,21 +267,21 @@ class TableStream:
         for index in range(*wanted.indices(len(files))):
             yield Offset(version, index, is_initial), files[index]
 
-    def _of_version(self, version: int) -> Sequence[ChangedFile]:
-        snapshot = self._snapshot(version)
-        files = sorted(snapshot.files.add_files(), key=lambda file: (file.modification_time, file.path))
-        return [ChangedFile(version, snapshot.timestamp_ms, "insert", file) for file in files]
+    def _of_version(self, version: int, latest: Snapshot) -> Sequence[ChangedFile]:
+        if self.initial is None or self.initial[0] != version:
+            snapshot = self._snapshot(version, latest)
+            files = sorted(snapshot.files.add_files(), key=lambda file: (file.modification_time, file.path))
+            self.initial = version, [ChangedFile(version, snapshot.timestamp_ms, "insert", file) for file in files]
+        return self.initial[1]
 
-    def _snapshot(self, version: int) -> Snapshot:
-        latest = self.request.snapshot()
-        return latest if latest.version == version else self.request.snapshot(version)
-
-    def _of_commits(self, versions: range) -> Iterator[Sequence[ChangedFile]]:
+    def _of_commits(self, versions: range, latest: Snapshot) -> Iterator[Sequence[ChangedFile]]:
         """Return the files of each commit, which is read as it is asked for."""
         commits = map(self._commit, versions)
         if versions and reads_changes(self.request):
-            begin = self._began_with(versions[0]).metadata
-            return changes_by_commit(self.request.snapshot(), begin, (versions[0], versions[-1]), commits)
+            # With it the metadata of its version is known where that of the one before was.
+            first = next(commits)
+            begin = self._metadata(versions[0], latest)
+            return changes_by_commit(latest, begin, (versions[0], versions[-1]), chain([first], commits))
         return map(self._added, commits)
 
     def _commit(self, version: int) -> Commit:
@@ -267,6 +292,9 @@ class TableStream:
         metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
             self._check_schema(version, metadata)
+        if self.known is not None and self.known.last == version - 1:
+            span = replace(self.known, last=version)
+            self.known = span if metadata is None else MetadataSpan(version, version, metadata)
         return commit
 
     def _added(self, commit: Commit) -> Sequence[ChangedFile]:
@@ -310,8 +338,8 @@ class TableStream:
                 parameters={"version": str(version)},
             )
 
-    def _check_table(self, start: Mapping[str, Any]) -> None:
-        found = self.request.snapshot().metadata.id
+    def _check_table(self, start: Mapping[str, Any], latest: Snapshot) -> None:
+        found = latest.metadata.id
         if start.get("reservoirId", found) != found:
             raise DeltaAnalysisException(
                 "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
@@ -320,6 +348,3 @@ class TableStream:
                 "been deleted and made anew: start the query with another checkpoint location.",
                 parameters={"newTableId": found, "oldTableId": str(start["reservoirId"])},
             )
-
-    def _json(self, offset: Offset) -> dict[str, Any]:
-        return offset.to_json(self.request.snapshot().metadata.id)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql.types import StructType, VariantType
+from pyspark.sql.types import CharType, StructType, VarcharType, VariantType
 
 from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import char_lengths, limited, unsupported
+from deltamerge.data_source.shapes import char_lengths
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.file_types import arrow_schema
+from deltamerge.spark.limited_types import limited_type
 from deltamerge.spark.nested_types import contains
 from deltamerge.workers.conditions import Condition, evaluate
 from deltamerge.workers.table_columns import padded
@@ -31,6 +33,12 @@ INSTEAD = "deltamerge.write_delta(df, path, mode)"
 _INSTEAD = "DeltaTable.forPath(spark, path).delete(condition), then append"
 
 
+def unsupported(what: str, instead: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTAMERGE_UNSUPPORTED_BY_DATA_SOURCE", f"The data source delta does not support {what}. Use {instead}."
+    )
+
+
 def check_expressions(definition: TableDefinition, given: StructType) -> None:
     """Refuse tables for whose rows Spark must evaluate expressions."""
     names = {field.name.lower() for field in given.fields}
@@ -44,7 +52,9 @@ def check_expressions(definition: TableDefinition, given: StructType) -> None:
             raise unsupported(f"writing rows without column {field.name}, which has a default", INSTEAD)
         if contains(field.dataType, VariantType):
             raise unsupported(f"writing VARIANT, the type of column {field.name}", INSTEAD)
-        limited(field)
+        limited = limited_type(field)
+        if limited is not None and not isinstance(limited, (CharType, VarcharType)):
+            raise unsupported(f"writing CHAR or VARCHAR within other types, as in column {field.name}", INSTEAD)
 
 
 def check_conditions(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import NullType, StructType, TimestampType
 
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.shapes import char_lengths, limited
+from deltamerge.data_source.shapes import char_lengths
 from deltamerge.data_source.write_checks import (
     check_columns,
     check_conditions,
@@ -27,6 +27,7 @@ from deltamerge.merge.planning.fit import PARQUET_CODECS, parquet_options
 from deltamerge.scan.file_types import arrow_schema, file_field, given_part
 from deltamerge.scan.paths import located
 from deltamerge.spark.catalog import without_location
+from deltamerge.spark.limited_types import length_limit
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.workers.conditions import Condition
 from deltamerge.workers.staged_rows import SPARK_VERSION
@@ -162,9 +163,9 @@ def _rows_to_write(
         else:
             fields.append(stored)
             columns.append(part)
-        length = limited(column)
-        if length is not None:
-            lengths[column.name] = length[1]
+        most = length_limit(column)
+        if most is not None:
+            lengths[column.name] = most
     codec = request.options.get("compression", request.settings.get("spark.sql.parquet.compression.codec", "snappy"))
     constraints = constraints_of(definition.schema, definition.properties)
     partition_types = [each.dataType for each in definition.schema if each.name in definition.partition_columns]

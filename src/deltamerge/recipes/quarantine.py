@@ -22,12 +22,12 @@ from deltamerge.recipes.targets import TargetPlace, run_without_transaction
 from deltamerge.recipes.values import ColumnPair, is_cut, keeps_values
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
+from deltamerge.spark.limited_types import length_limit
 from deltamerge.spark.nested_types import exact_json
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import free_prefix, quote, quote_name
 from deltamerge.write.align import find_field, same_shape
-from deltamerge.write.char_varchar import length_limit
 from deltamerge.write.constraints import Check, NotNull, columns_in, constraints_of, holds
 from deltamerge.write.store_assignment import sql_type
 

@@ -12,6 +12,7 @@ from deltamerge.scan.column_mapping import as_logical
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, holds_char
 from deltamerge.spark import columns as F
 from deltamerge.spark.length_limits import limits_of_fields
+from deltamerge.spark.limited_types import limited_type
 from deltamerge.spark.nested_types import contains
 
 
@@ -45,9 +46,9 @@ def padded(value: Column, field: StructField) -> Column:
     Spark: CharVarcharUtils.addPaddingInStringComparison and spark.sql.readSideCharPadding; delta-spark's MERGE leaves
     the padding to the reader.
     """
-    if not holds_char(field.metadata):
+    limited = limited_type(field)
+    if limited is None:
         return value
-    limited = DataType.fromDDL(field.metadata[CHAR_VARCHAR_TYPE])
     return convert_limited(value, limited, field.dataType, field.name, _padded, (CharType,))
 
 

@@ -7,16 +7,16 @@ the table's columns, unless all that it had were dropped since, for which the ta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaTableException
-from deltamerge.log.actions import AddFile
-from deltamerge.log.features.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
+from deltamerge.log.actions import AddFile, Metadata
+from deltamerge.log.features.column_mapping import NONE, may_have_lost_oldest, physical_name
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import parse_schema
 from deltamerge.spark.table import Table
@@ -74,23 +74,15 @@ def _footer(table: Table, file: AddFile) -> pa.Schema:
     return pq.ParquetFile(table.store.open_input(decode_path(file.path))).schema_arrow
 
 
-def expected_columns(schema: StructType, partition_columns: Sequence[str], mode: str) -> tuple[str, ...]:
+def expected_columns(schema: StructType, metadata: Metadata, mode: str) -> tuple[str, ...]:
     """Return the columns of which each file must have one; none where a file may have lost all of its columns."""
-    data = [field for field in schema.fields if field.name not in partition_columns]
+    known = parse_schema(schema.json())
+    data = [field for field in known.fields if field.name not in metadata.partition_columns]
     if mode == NONE:
         return tuple(field.name for field in data)
-    if _may_lack_all(schema, data):
+    if may_have_lost_oldest(known, metadata):
         return ()
-    return tuple(field.metadata.get(PHYSICAL_NAME, field.name) for field in data)
-
-
-def _may_lack_all(schema: StructType, data: Iterable[StructField]) -> bool:
-    """Return whether a column was dropped that is older than all of the data columns: ids are given out in order."""
-    oldest = min((number for f in data if (number := f.metadata.get(COLUMN_ID)) is not None), default=1)
-    if oldest == 1:
-        return False
-    present = {field.metadata.get(COLUMN_ID) for _, field in parse_schema(schema.json()).walk()}
-    return not present.issuperset(range(1, oldest))
+    return tuple(physical_name(field) for field in data)
 
 
 def _names_columns(stats: str | None) -> bool:

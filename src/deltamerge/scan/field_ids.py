@@ -6,33 +6,32 @@ was converted from another format keep the names that their columns had then.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from deltamerge.log.actions import AddFile
-from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME
+from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, has_generated_name
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.column_presence import check_columns, check_names, expected_columns, footers
 from deltamerge.spark.nested_types import all_types
 from deltamerge.spark.table import Table
 from deltamerge.workers.table_columns import FIELD_ID
 
-_MADE_BY_DELTA = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
 
 def fields_of_files(
-    table: Table, schema: StructType, partition_columns: Sequence[str], files: Sequence[AddFile], mode: str
+    table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]
 ) -> list[tuple[tuple[StructField, ...], list[AddFile]]]:
     """Return the data columns as files have them, with the files that have them so; nearly always one entry.
 
     Footers are read only under id mapping, and only where a column has a physical name that no Delta writer generated.
     """
-    fields = [f for f in schema.fields if f.name not in set(partition_columns)]
+    metadata, mode = snapshot.metadata, snapshot.mapping_mode
+    fields = [f for f in schema.fields if f.name not in metadata.partition_columns]
     expected = tuple(physical_field(field, mode) for field in fields)
-    names = expected_columns(schema, partition_columns, mode)
+    names = expected_columns(schema, metadata, mode)
     if mode != ID or not any(may_be_foreign(field) for field in fields):
         check_columns(table, names, files)
         return [(expected, list(files))]
@@ -50,7 +49,7 @@ def fields_of_files(
 def may_be_foreign(field: StructField) -> bool:
     """Return whether a file may have a column, or one of its fields, under another name than the physical one."""
     metadata = field.metadata
-    named = COLUMN_ID not in metadata or _MADE_BY_DELTA.fullmatch(metadata.get(PHYSICAL_NAME, field.name))
+    named = COLUMN_ID not in metadata or has_generated_name(metadata.get(PHYSICAL_NAME, field.name))
     structs = (inner for inner in all_types(field.dataType) if isinstance(inner, StructType))
     return not named or any(may_be_foreign(inner) for struct in structs for inner in struct.fields)
 

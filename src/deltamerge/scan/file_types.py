@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, VariantType
 
 from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
-from deltamerge.spark.nested_types import inner_types
+from deltamerge.spark.nested_types import inner_types, stored_type
 from deltamerge.workers.table_columns import FIELD_ID, Part, Shape
 
 # Before Spark 4.2 the function had no such argument, and timestamps were in UTC.
@@ -71,6 +71,7 @@ def _file_field(field: StructField) -> pa.Field:
 
 
 def file_type(data_type: DataType) -> pa.DataType:
+    data_type = stored_type(data_type)
     if isinstance(data_type, StructType):
         return pa.struct([_file_field(field) for field in data_type.fields])
     if isinstance(data_type, ArrayType):
@@ -99,7 +100,7 @@ def given_shape(target: DataType, arrow: pa.DataType) -> Shape:
 
 def shape_by(part_of: PartOf, found: DataType, wanted: DataType, arrow: pa.DataType) -> Shape:
     """Return how values of a type become those of another one, which may lack fields, in Arrow."""
-    inner = partial(shape_by, part_of)
+    found, wanted, inner = stored_type(found), stored_type(wanted), partial(shape_by, part_of)
     parts: Iterable[Part] = ()
     if isinstance(wanted, StructType) and isinstance(found, StructType):
         by_name = {field.name.lower(): field for field in found.fields}

@@ -113,7 +113,7 @@ def target_frame(
     partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     frames = [
         _frame_of(table, _FileColumns(schema, partition_columns, mode, found, as_declared, marks), group, extra)
-        for found, group in fields_of_files(table, schema, partition_columns, files, mode)
+        for found, group in fields_of_files(table, snapshot, schema, files)
     ]
     return reduce(lambda left, right: left.union(right), frames)
 

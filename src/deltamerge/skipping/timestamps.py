@@ -29,6 +29,13 @@ _TIMESTAMP = re.compile(
     r"(?P<offset>Z|[+-]\d\d:?\d\d(?::?\d\d)?)?)?",
     re.ASCII,
 )
+# As Spark casts strings.
+_CAST = re.compile(
+    r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})(?:[ T](?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})"
+    r"(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?"
+    r" *(?P<zone>[A-Za-z].*|[+-]\d{1,2}(?::\d\d){0,2}|[+-]\d{4}|[+-]\d{6})?)?)?)?)?)?",
+    re.ASCII,
+)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\d\d))?", re.ASCII)
 # These have Java's old meaning in Spark (PST is Los Angeles, EST a fixed offset), another in zoneinfo.
 _SHORT_ID = re.compile(r"[A-Z]{3}")
@@ -136,6 +143,23 @@ def parse_timestamp(string: str) -> tuple[datetime, str | None] | None:
     except ValueError:
         return None
     return local, parts["offset"]
+
+
+def split_cast(string: str) -> tuple[str, str | None] | None:
+    """Split a string that Spark casts to a timestamp into one for `parse_timestamp` and its time zone.
+
+    None for the zone where it has none, and for all where it is no timestamp with a year of four digits.
+    """
+    match = _CAST.fullmatch(string.strip())
+    if match is None:
+        return None
+    parts = match.groupdict()
+    year, month, day, hour, minute, second = (
+        (parts[name] or least).zfill(2)
+        for name, least in (("year", ""), ("month", "1"), ("day", "1"), ("hour", ""), ("minute", ""), ("second", ""))
+    )
+    fraction = (parts["fraction"] or "")[:6] or "0"
+    return f"{year}-{month}-{day} {hour}:{minute}:{second}.{fraction}", parts["zone"]
 
 
 def certain_instant(string: str, session_time_zone: str) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import types as T
 
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.spark.limited_types import limited_type
 from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import shown_name
 
@@ -54,16 +55,27 @@ def ddl(data_type: T.DataType) -> str:
 def _spread(field: T.StructField) -> T.StructField:
     if not isinstance(field.dataType, T.StructType):
         return field
-    known: list[T.DataType | None] = [None] * len(field.dataType.fields)
-    if CHAR_VARCHAR_TYPE in field.metadata:
-        limited = T.DataType.fromDDL(field.metadata[CHAR_VARCHAR_TYPE])
-        assert isinstance(limited, T.StructType)
-        known = limits_of_fields(limited, field.dataType)
+    whole = _with_limits(limited_type(field), field.dataType)
+    assert isinstance(whole, T.StructType)
     fields = []
-    for inner, kind in zip(field.dataType.fields, known, strict=True):
-        found = {CHAR_VARCHAR_TYPE: ddl(kind)} if kind is not None and contains(kind, LIMITED) else {}
+    for inner, kind in zip(field.dataType.fields, (each.dataType for each in whole.fields), strict=True):
+        found = {CHAR_VARCHAR_TYPE: ddl(kind)} if contains(kind, LIMITED) else {}
         fields.append(_spread(T.StructField(inner.name, inner.dataType, inner.nullable, {**found, **inner.metadata})))
     return T.StructField(field.name, T.StructType(fields), field.nullable, _without_limit(field))
+
+
+def _with_limits(limited: T.DataType | None, actual: T.DataType) -> T.DataType:
+    if isinstance(limited, LIMITED) and isinstance(actual, T.StringType):
+        return limited
+    if isinstance(limited, T.ArrayType) and isinstance(actual, T.ArrayType):
+        return T.ArrayType(_with_limits(limited.elementType, actual.elementType))
+    if isinstance(limited, T.MapType) and isinstance(actual, T.MapType):
+        key, value = _with_limits(limited.keyType, actual.keyType), _with_limits(limited.valueType, actual.valueType)
+        return T.MapType(key, value)
+    if isinstance(limited, T.StructType) and isinstance(actual, T.StructType):
+        known = zip(actual.fields, limits_of_fields(limited, actual), strict=True)
+        return T.StructType([T.StructField(field.name, _with_limits(kind, field.dataType)) for field, kind in known])
+    return actual
 
 
 def _has_limits(data_type: T.DataType) -> bool:
@@ -82,8 +94,7 @@ def _gathered(field: T.StructField) -> T.StructField:
 def _limited_type(field: T.StructField) -> T.DataType:
     if isinstance(field.dataType, T.StructType):
         return T.StructType([T.StructField(inner.name, _limited_type(inner)) for inner in field.dataType.fields])
-    limit = field.metadata.get(CHAR_VARCHAR_TYPE)
-    return field.dataType if limit is None else T.DataType.fromDDL(limit)
+    return _with_limits(limited_type(field), field.dataType)
 
 
 def _without_limits(data_type: T.DataType) -> T.DataType:

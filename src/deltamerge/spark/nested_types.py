@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pyspark.sql import Column
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, UserDefinedType
 
 from deltamerge.spark import columns as F
 
@@ -27,6 +27,11 @@ def inner_types(data_type: DataType) -> list[tuple[str, DataType]]:
     if isinstance(data_type, MapType):
         return [("key", data_type.keyType), ("value", data_type.valueType)]
     return []
+
+
+def stored_type(data_type: DataType) -> DataType:
+    """Return the type of what is stored: of a user-defined type's values, as those of Spark ML, that of their parts."""
+    return data_type.sqlType() if isinstance(data_type, UserDefinedType) else data_type
 
 
 def matching_inner_types(left: DataType, right: DataType) -> list[tuple[str, DataType, DataType]]:

@@ -28,7 +28,7 @@ class Ranges(Protocol):
         """Request a range of bytes.
 
         Raises:
-            ValueError: The file was changed since it was opened.
+            ValueError: obstore found that the file was changed since it was opened. PyArrow's file systems do not look.
             OSError: The store does not return them.
         """
 

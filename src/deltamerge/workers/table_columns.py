@@ -50,13 +50,16 @@ class Part:
     shape: Shape
     id: int | None = None
 
+    def is_found_by_id(self, fields: list[pa.Field]) -> bool:
+        return self.id is not None and any(FIELD_ID in (field.metadata or {}) for field in fields)
+
     def index_in(self, fields: list[pa.Field]) -> int | None:
         """Return the place of the field that this part is found in; None where it is missing.
 
         Raises:
             ValueError: Two fields have the name in another case.
         """
-        if self.id is not None and any(FIELD_ID in (field.metadata or {}) for field in fields):
+        if self.is_found_by_id(fields):
             wanted = str(self.id).encode()
             found = (index for index, field in enumerate(fields) if (field.metadata or {}).get(FIELD_ID) == wanted)
             return next(found, None)

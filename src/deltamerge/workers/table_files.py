@@ -284,6 +284,9 @@ def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
 def _value(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401
     if value is None:
         return None
+    if hasattr(value, "__UDT__"):
+        # Of a user-defined type, as Spark ML's vectors.
+        value = value.__UDT__.serialize(value)
     if pa.types.is_struct(kind):
         return {field.name: _value(each, field.type) for field, each in zip(kind, value, strict=True)}
     if pa.types.is_map(kind):

@@ -10,6 +10,7 @@ from deltamerge.scan.char_padding import convert_limited
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.length_limits import LIMITED, ddl
+from deltamerge.spark.limited_types import limited_type
 from deltamerge.spark.nested_types import contains
 from deltamerge.spark.row_errors import row_error, row_error_in
 
@@ -58,21 +59,15 @@ def may_become(before: str, after: str) -> bool:
     return limited == other or type(other) is T.StringType
 
 
-def length_limit(field: T.StructField) -> int | None:
-    """Return how long a column's strings may be; None for one that is no CHAR or VARCHAR itself."""
-    limited = T.DataType.fromDDL(field.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
-    return limited.length if isinstance(limited, LIMITED) else None
-
-
 def fitted(value: Column, field: T.StructField) -> Column:
     """Pad a CHAR's value and make Spark raise for one that is too long, at any depth; other columns' values stay.
 
     Delta: CharVarcharConstraint, for which blanks at the end count.
     """
-    limited = field.metadata.get(CHAR_VARCHAR_TYPE)
+    limited = limited_type(field)
     if limited is None:
         return value
-    return convert_limited(value, T.DataType.fromDDL(limited), field.dataType, field.name, _fitted)
+    return convert_limited(value, limited, field.dataType, field.name, _fitted)
 
 
 def _fitted(value: Column, limited: T.CharType | T.VarcharType, path: str) -> Column:

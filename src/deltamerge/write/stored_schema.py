@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql.types import BinaryType, CharType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, CharType, StringType, StructField, StructType
 
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
+from deltamerge.spark.limited_types import limited_type
 from deltamerge.spark.table import spark_schema
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import IDENTITY
@@ -62,7 +63,7 @@ def stored_sql(value: str, field: StructField, *, is_partition: bool) -> str:
 
     Protocol: Partition Value Serialization. Delta: TransactionalWrite.convertEmptyToNullIfNeeded.
     """
-    limited = DataType.fromDDL(field.metadata.get(CHAR_VARCHAR_TYPE, "STRING"))
+    limited = limited_type(field)
     if isinstance(limited, CharType):
         value = f"rpad({value}, greatest(length({value}), {limited.length}), ' ')"
     may_be_null = is_partition and isinstance(field.dataType, (BinaryType, StringType))

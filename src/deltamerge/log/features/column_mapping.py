@@ -5,6 +5,7 @@ Source: Delta protocol, "Column Mapping".
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,8 @@ PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 NONE, NAME, ID = "none", "name", "id"
 
+_GENERATED = re.compile(r"col-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 
 def mapping_mode(configuration: Mapping[str, str]) -> str:
     """Return a table's column mapping mode: ``none``, ``name`` or ``id``."""
@@ -54,6 +57,23 @@ def physical_name(field: StructField) -> str:
     """Return the name that files, statistics and partition values use for a column of a mapped table."""
     name = field.metadata.get(PHYSICAL_NAME)
     return name if isinstance(name, str) else field.name
+
+
+def has_generated_name(physical: str) -> bool:
+    """Return whether a column came to its table when this mapped columns, by a Delta writer."""
+    return _GENERATED.fullmatch(physical) is not None
+
+
+def may_have_lost_oldest(schema: StructType, metadata: Metadata) -> bool:
+    """Return whether a column may have been dropped that was there before all data columns that are left.
+
+    Ids are given out by age, but to the columns that a table has when it begins to map columns by their places.
+    """
+    last = max(_number(metadata.configuration.get(MAX_COLUMN_ID)), _max_id(schema))
+    data = [field for field in schema.fields if field.name not in metadata.partition_columns]
+    by_age = [_number(field.metadata.get(COLUMN_ID)) for field in data if has_generated_name(physical_name(field))]
+    present = {_number(field.metadata.get(COLUMN_ID)) for _, field in schema.walk()}
+    return bool(data) and not present.issuperset(range(1, min(by_age, default=last + 1)))
 
 
 def physical_schema(schema: StructType, mode: str) -> StructType:

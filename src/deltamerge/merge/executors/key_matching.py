@@ -185,7 +185,7 @@ def _read_of_pairs(execution: Execution, recipe: LookupRecipe) -> Asked:
 
 def _expected_columns(execution: Execution) -> tuple[str, ...]:
     snapshot = execution.snapshot
-    return expected_columns(execution.merge.target_schema, snapshot.metadata.partition_columns, snapshot.mapping_mode)
+    return expected_columns(execution.merge.target_schema, snapshot.metadata, snapshot.mapping_mode)
 
 
 def _declined(reason: str) -> Declined:
