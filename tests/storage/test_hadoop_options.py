@@ -60,6 +60,8 @@ def test_endpoints_with_and_without_a_scheme(endpoint: str, ssl: str | None, exp
         ({"fs.s3a.endpoint": "https://s3-us-gov-west-1.amazonaws.com/"}, "us-gov-west-1"),
         ({"fs.s3a.endpoint": "s3.eu-north-1.amazonaws.com", "fs.s3a.endpoint.region": "eu-west-1"}, "eu-west-1"),
         ({"fs.s3a.endpoint.region": "eu-west-1", "fs.s3a.endpoint": "s3.eu-north-1.amazonaws.com"}, "eu-west-1"),
+        ({"fs.s3a.endpoint": "s3.dualstack.eu-west-1.amazonaws.com"}, "eu-west-1"),
+        ({"fs.s3a.endpoint": "s3-fips.us-east-2.amazonaws.com"}, "us-east-2"),
         ({"fs.s3a.endpoint": "minio.example.com"}, None),
     ],
 )
@@ -67,7 +69,7 @@ def test_the_region_of_an_endpoint(options: dict[str, str], region: str | None) 
     assert obstore_options("bucket", options).get("region") == region
 
 
-@pytest.mark.parametrize("endpoint", ["s3.amazonaws.com", ""])
+@pytest.mark.parametrize("endpoint", ["s3.amazonaws.com", "https://s3.amazonaws.com/", ""])
 def test_an_endpoint_that_is_none(endpoint: str) -> None:
     assert obstore_options("bucket", {"fs.s3a.endpoint": endpoint}) == {}
 

@@ -71,7 +71,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     indexed = IndexedColumns.of(logged, partition_schema.names, properties)
 
     def added(file: StoredFile, of_file: dict[str, str | None]) -> AddFile:
-        # Of many files the footers take gigabytes.
+        # Read again: kept, the footers of many files would take gigabytes.
         footer = _footer(table, file)
         return AddFile(
             path=encode_path(file.path),

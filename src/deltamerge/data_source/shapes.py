@@ -10,9 +10,9 @@ from pyspark.sql.types import CharType, DataType, StructField, StructType
 
 from deltamerge.log.features.column_mapping import COLUMN_ID, ID, NONE, PHYSICAL_NAME
 from deltamerge.scan.file_types import shape_by
-from deltamerge.spark.length_limits import limits_of_fields
+from deltamerge.spark.length_limits import with_limits
 from deltamerge.spark.limited_types import limited_type
-from deltamerge.spark.nested_types import inner_types, matching_inner_types
+from deltamerge.spark.nested_types import matching_inner_types
 from deltamerge.workers.table_columns import Part, Shape
 
 
@@ -25,22 +25,18 @@ def stored_part(field: StructField, wanted: DataType, arrow: pa.DataType, mode: 
     metadata = field.metadata
     name = field.name if mode == NONE else metadata.get(PHYSICAL_NAME, field.name)
     shape = shape_by(partial(stored_part, mode=mode), field.dataType, wanted, arrow)
-    shape = _padded(shape, limited_type(field), field.dataType, wanted)
+    shape = _padded(shape, with_limits(field), wanted)
     return Part(name, shape, metadata.get(COLUMN_ID) if mode == ID else None)
 
 
-def _padded(shape: Shape, limited: DataType | None, found: DataType, wanted: DataType) -> Shape:
+def _padded(shape: Shape, limited: DataType, wanted: DataType) -> Shape:
     """Return a shape that fills up the strings that are CHAR, at any depth."""
     if isinstance(limited, CharType):
         return replace(shape, pad=limited.length)
-    inner: list[tuple[DataType | None, DataType, DataType]] = []
-    if isinstance(limited, StructType) and isinstance(found, StructType) and isinstance(wanted, StructType):
-        limits = zip(found.fields, limits_of_fields(limited, found), strict=True)
-        by_name = {field.name.lower(): (limit, field.dataType) for field, limit in limits}
-        inner = [(*by_name[field.name.lower()], field.dataType) for field in wanted.fields]
-    elif limited is not None and matching_inner_types(limited, found):
-        types = zip(inner_types(limited), inner_types(found), inner_types(wanted), strict=True)
-        inner = [(limit, one, other) for (_, limit), (_, one), (_, other) in types]
+    inner = [(one, other) for _, one, other in matching_inner_types(limited, wanted)]
+    if isinstance(limited, StructType) and isinstance(wanted, StructType):
+        by_name = {field.name.lower(): field.dataType for field in limited.fields}
+        inner = [(by_name[field.name.lower()], field.dataType) for field in wanted.fields]
     if not inner:
         return shape
     parts = zip(shape.parts, inner, strict=True)

@@ -108,7 +108,9 @@ def _covering_checkpoints(listing: LogListing, cutoff: int) -> Iterator[Checkpoi
 def _is_sound(store: Store, checkpoint: Checkpoint) -> bool:
     """Read a checkpoint, on which alone what stays of the log will rest."""
     try:
-        read_checkpoint_files(store, checkpoint, read_checkpoint_actions(store, checkpoint), "add")
+        found = read_checkpoint_actions(store, checkpoint)
+        read_checkpoint_files(store, checkpoint, found, "add")
+        read_checkpoint_files(store, checkpoint, found, "remove")
     except DeltaLogCorruptException:
         _LOGGER.warning("The checkpoint of version %s is damaged: the log before it is kept.", checkpoint.version)
         return False

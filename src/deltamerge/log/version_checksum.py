@@ -47,7 +47,7 @@ _SHOWN = 300
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d)(?:\.0+|(\.\d*?[1-9])0*)(?=Z?\")")
 
 
-_ZONED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:\d\d(?=\")")
+_ZONED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?([+-]\d\d:\d\d)(?=\")")
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,8 +277,10 @@ def _parsed(stats: str | None) -> object:
 
 
 def _in_utc(time: re.Match[str]) -> str:
+    seconds, fraction, zone = time.groups()
     try:
-        utc = datetime.fromisoformat(time.group()).astimezone(timezone.utc)
+        # Python 3.10 reads three digits of a second, or six.
+        utc = datetime.fromisoformat(f"{seconds}.{(fraction or '')[:6]:0<6}{zone}").astimezone(timezone.utc)
     except (ValueError, OverflowError):
         # A string that looks like a time, or the end of the calendar.
         return time.group()

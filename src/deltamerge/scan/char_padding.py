@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column
-from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StringType, StructField, StructType, VarcharType
+from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructField, StructType, VarcharType
 
 from deltamerge.scan.column_mapping import as_logical
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, holds_char
 from deltamerge.spark import columns as F
-from deltamerge.spark.length_limits import limits_of_fields
-from deltamerge.spark.limited_types import limited_type
+from deltamerge.spark.length_limits import with_limits
 from deltamerge.spark.nested_types import contains
 
 
@@ -46,10 +45,7 @@ def padded(value: Column, field: StructField) -> Column:
     Spark: CharVarcharUtils.addPaddingInStringComparison and spark.sql.readSideCharPadding; delta-spark's MERGE leaves
     the padding to the reader.
     """
-    limited = limited_type(field)
-    if limited is None:
-        return value
-    return convert_limited(value, limited, field.dataType, field.name, _padded, (CharType,))
+    return convert_limited(value, with_limits(field), field.name, _padded, (CharType,))
 
 
 def scanned(value: Column, field: StructField, mode: str) -> Column:
@@ -65,33 +61,31 @@ def _padded(value: Column, limited: CharType | VarcharType, _: str) -> Column:
 def convert_limited(
     value: Column,
     limited: DataType,
-    actual: DataType,
     path: str,
     convert: Callable[[Column, CharType | VarcharType, str], Column],
     kinds: tuple[type[DataType], ...] = (CharType, VarcharType),
 ) -> Column:
-    """Convert what a value has in places where its type is CHAR or VARCHAR."""
+    """Convert what a value has in places where its type is CHAR or VARCHAR.
+
+    Args:
+        limited: The type of the value; see `with_limits`.
+    """
     if isinstance(limited, (CharType, VarcharType)):
-        # Beside a field that another writer has put in the place of one with a limit there is none.
-        return convert(value, limited, path) if isinstance(limited, kinds) and isinstance(actual, StringType) else value
+        return convert(value, limited, path) if isinstance(limited, kinds) else value
     if not contains(limited, kinds):
         return value
 
-    def inner(each: Column, name: str, one: DataType, other: DataType) -> Column:
-        return convert_limited(each, one, other, f"{path}.{name}", convert, kinds)
+    def inner(each: Column, name: str, kind: DataType) -> Column:
+        return convert_limited(each, kind, f"{path}.{name}", convert, kinds)
 
-    if isinstance(limited, ArrayType) and isinstance(actual, ArrayType):
-        return F.transform(value, lambda x: inner(x, "element", limited.elementType, actual.elementType))
-    if isinstance(limited, MapType) and isinstance(actual, MapType):
+    if isinstance(limited, ArrayType):
+        return F.transform(value, lambda x: inner(x, "element", limited.elementType))
+    if isinstance(limited, MapType):
         if contains(limited.keyType, kinds):
-            value = F.transform_keys(value, lambda k, _: inner(k, "key", limited.keyType, actual.keyType))
+            value = F.transform_keys(value, lambda k, _: inner(k, "key", limited.keyType))
         if contains(limited.valueType, kinds):
-            value = F.transform_values(value, lambda _, v: inner(v, "value", limited.valueType, actual.valueType))
+            value = F.transform_values(value, lambda _, v: inner(v, "value", limited.valueType))
         return value
-    if not (isinstance(limited, StructType) and isinstance(actual, StructType)):
-        return value
-    fields = []
-    for field, known in zip(actual.fields, limits_of_fields(limited, actual), strict=True):
-        each = value.getField(field.name)
-        fields.append((each if known is None else inner(each, field.name, known, field.dataType)).alias(field.name))
+    assert isinstance(limited, StructType)
+    fields = [inner(value.getField(f.name), f.name, f.dataType).alias(f.name) for f in limited.fields]
     return F.when(value.isNotNull(), F.struct(*fields))

@@ -6,38 +6,28 @@ from pyspark.sql import types as T
 
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.limited_types import limited_type
-from deltamerge.spark.nested_types import contains
+from deltamerge.spark.nested_types import contains, inner_types
 from deltamerge.sql.names import shown_name
 
 LIMITED = (T.CharType, T.VarcharType)
 
 
+def with_limits(field: T.StructField) -> T.DataType:
+    """Return a column's type with CHAR and VARCHAR where its metadata has limits, also those beside its fields."""
+    return _whole(field, field.dataType)
+
+
 def spread_limits(schema: T.StructType) -> T.StructType:
-    """Return a schema in which the limits of a struct's fields are beside these, as delta-spark's ALTER TABLE adds one.
+    """Return a schema in which limits are beside the fields that have them, as delta-spark's ALTER TABLE adds one.
 
     Fields can then be dropped, renamed and added.
     """
-    return T.StructType([_spread(field) for field in schema.fields])
+    return T.StructType([_spread(field, with_limits(field)) for field in schema.fields])
 
 
 def gathered_limits(schema: T.StructType) -> T.StructType:
-    """Return a schema in which limits beside a struct's fields are in the column's metadata."""
+    """Return a schema in which limits beside fields are in the column's metadata."""
     return T.StructType([_gathered(field) if _has_limits(field.dataType) else field for field in schema.fields])
-
-
-def limits_of_fields(limited: T.StructType, actual: T.StructType) -> list[T.DataType | None]:
-    """Return each field's type in the column's metadata, None where it has none.
-
-    Other writers rename, drop or add a field and leave the metadata as it is.
-
-    Args:
-        limited: The struct as the metadata has it, with CHAR and VARCHAR.
-    """
-    by_name = {f.name: f.dataType for f in limited.fields}
-    otherwise: list[T.DataType | None] = [None] * len(actual.fields)
-    if len(limited.fields) == len(actual.fields):
-        otherwise = [f.dataType for f in limited.fields]
-    return [by_name.get(f.name, other) for f, other in zip(actual.fields, otherwise, strict=True)]
 
 
 def ddl(data_type: T.DataType) -> str:
@@ -52,57 +42,95 @@ def ddl(data_type: T.DataType) -> str:
     return data_type.simpleString()
 
 
-def _spread(field: T.StructField) -> T.StructField:
-    if not isinstance(field.dataType, T.StructType):
-        return field
-    whole = _with_limits(limited_type(field), field.dataType)
-    assert isinstance(whole, T.StructType)
-    fields = []
-    for inner, kind in zip(field.dataType.fields, (each.dataType for each in whole.fields), strict=True):
-        found = {CHAR_VARCHAR_TYPE: ddl(kind)} if contains(kind, LIMITED) else {}
-        fields.append(_spread(T.StructField(inner.name, inner.dataType, inner.nullable, {**found, **inner.metadata})))
-    return T.StructField(field.name, T.StructType(fields), field.nullable, _without_limit(field))
+def _whole(field: T.StructField, known: T.DataType) -> T.DataType:
+    """Return a field's type with its limits.
+
+    Args:
+        known: The same by the metadata of the column that it is in.
+    """
+    limited = limited_type(field)
+    return _with_fields(field.dataType, known if limited is None else _applied(limited, field.dataType))
 
 
-def _with_limits(limited: T.DataType | None, actual: T.DataType) -> T.DataType:
+def _with_fields(actual: T.DataType, known: T.DataType) -> T.DataType:
+    if isinstance(actual, T.StructType) and isinstance(known, T.StructType):
+        pairs = zip(actual.fields, known.fields, strict=True)
+        return T.StructType([T.StructField(field.name, _whole(field, other.dataType)) for field, other in pairs])
+    if isinstance(actual, T.ArrayType) and isinstance(known, T.ArrayType):
+        return T.ArrayType(_with_fields(actual.elementType, known.elementType))
+    if isinstance(actual, T.MapType) and isinstance(known, T.MapType):
+        return T.MapType(_with_fields(actual.keyType, known.keyType), _with_fields(actual.valueType, known.valueType))
+    return known
+
+
+def _applied(limited: T.DataType, actual: T.DataType) -> T.DataType:
+    """Return a type with the limits of another, which other writers leave as it is where they change fields."""
     if isinstance(limited, LIMITED) and isinstance(actual, T.StringType):
         return limited
     if isinstance(limited, T.ArrayType) and isinstance(actual, T.ArrayType):
-        return T.ArrayType(_with_limits(limited.elementType, actual.elementType))
+        return T.ArrayType(_applied(limited.elementType, actual.elementType))
     if isinstance(limited, T.MapType) and isinstance(actual, T.MapType):
-        key, value = _with_limits(limited.keyType, actual.keyType), _with_limits(limited.valueType, actual.valueType)
-        return T.MapType(key, value)
+        return T.MapType(_applied(limited.keyType, actual.keyType), _applied(limited.valueType, actual.valueType))
     if isinstance(limited, T.StructType) and isinstance(actual, T.StructType):
-        known = zip(actual.fields, limits_of_fields(limited, actual), strict=True)
-        return T.StructType([T.StructField(field.name, _with_limits(kind, field.dataType)) for field, kind in known])
+        by_name = {field.name: field.dataType for field in limited.fields}
+        is_as_long = len(limited.fields) == len(actual.fields)
+        places = [field.dataType for field in (limited if is_as_long else actual).fields]
+        pairs = zip(actual.fields, places, strict=True)
+        kinds = [(field, by_name.get(field.name, other)) for field, other in pairs]
+        return T.StructType([T.StructField(field.name, _applied(kind, field.dataType)) for field, kind in kinds])
+    return actual
+
+
+def _spread(field: T.StructField, whole: T.DataType) -> T.StructField:
+    own, metadata = _own(whole, field.dataType), _without_limit(field)
+    if contains(own, LIMITED):
+        metadata[CHAR_VARCHAR_TYPE] = ddl(own)
+    return T.StructField(field.name, _with_spread(field.dataType, whole), field.nullable, metadata)
+
+
+def _own(whole: T.DataType, actual: T.DataType) -> T.DataType:
+    """Return a type with the limits that no field of a struct within has."""
+    if isinstance(whole, T.ArrayType) and isinstance(actual, T.ArrayType):
+        return T.ArrayType(_own(whole.elementType, actual.elementType))
+    if isinstance(whole, T.MapType) and isinstance(actual, T.MapType):
+        return T.MapType(_own(whole.keyType, actual.keyType), _own(whole.valueType, actual.valueType))
+    return actual if isinstance(whole, T.StructType) else whole
+
+
+def _with_spread(actual: T.DataType, whole: T.DataType) -> T.DataType:
+    if isinstance(actual, T.StructType) and isinstance(whole, T.StructType):
+        pairs = zip(actual.fields, whole.fields, strict=True)
+        return T.StructType([_spread(field, other.dataType) for field, other in pairs])
+    if isinstance(actual, T.ArrayType) and isinstance(whole, T.ArrayType):
+        return T.ArrayType(_with_spread(actual.elementType, whole.elementType), actual.containsNull)
+    if isinstance(actual, T.MapType) and isinstance(whole, T.MapType):
+        key, value = _with_spread(actual.keyType, whole.keyType), _with_spread(actual.valueType, whole.valueType)
+        return T.MapType(key, value, actual.valueContainsNull)
     return actual
 
 
 def _has_limits(data_type: T.DataType) -> bool:
-    """Return whether a struct has limits beside its fields."""
-    if not isinstance(data_type, T.StructType):
-        return False
-    return any(CHAR_VARCHAR_TYPE in field.metadata or _has_limits(field.dataType) for field in data_type.fields)
+    """Return whether a type has limits beside fields."""
+    if isinstance(data_type, T.StructType):
+        return any(CHAR_VARCHAR_TYPE in field.metadata or _has_limits(field.dataType) for field in data_type.fields)
+    return any(_has_limits(inner) for _, inner in inner_types(data_type))
 
 
 def _gathered(field: T.StructField) -> T.StructField:
-    spread = _spread(field)
-    metadata = {**spread.metadata, CHAR_VARCHAR_TYPE: ddl(_limited_type(spread))}
+    metadata = {**_without_limit(field), CHAR_VARCHAR_TYPE: ddl(with_limits(field))}
     return T.StructField(field.name, _without_limits(field.dataType), field.nullable, metadata)
 
 
-def _limited_type(field: T.StructField) -> T.DataType:
-    if isinstance(field.dataType, T.StructType):
-        return T.StructType([T.StructField(inner.name, _limited_type(inner)) for inner in field.dataType.fields])
-    return _with_limits(limited_type(field), field.dataType)
-
-
 def _without_limits(data_type: T.DataType) -> T.DataType:
-    if not isinstance(data_type, T.StructType):
-        return data_type
-    return T.StructType(
-        [T.StructField(f.name, _without_limits(f.dataType), f.nullable, _without_limit(f)) for f in data_type.fields]
-    )
+    if isinstance(data_type, T.StructType):
+        fields = [(f.name, _without_limits(f.dataType), f.nullable, _without_limit(f)) for f in data_type.fields]
+        return T.StructType([T.StructField(*field) for field in fields])
+    if isinstance(data_type, T.ArrayType):
+        return T.ArrayType(_without_limits(data_type.elementType), data_type.containsNull)
+    if isinstance(data_type, T.MapType):
+        key, value = _without_limits(data_type.keyType), _without_limits(data_type.valueType)
+        return T.MapType(key, value, data_type.valueContainsNull)
+    return data_type
 
 
 def _without_limit(field: T.StructField) -> dict[str, object]:

@@ -16,7 +16,7 @@ _S3A: dict[str, str] = {
 }
 _ENDPOINT, _REGION, _CENTRAL = "fs.s3a.endpoint", "fs.s3a.endpoint.region", "s3.amazonaws.com"
 # S3A takes the region of an endpoint of Amazon's from its name.
-_REGIONAL = re.compile(r"(?:^|/)s3[.-]([a-z]+(?:-[a-z]+)+-\d+)\.amazonaws\.com")
+_REGIONAL = re.compile(r"(?:^|/)s3(?:-fips)?[.-](?:dualstack\.)?([a-z]+(?:-[a-z]+)+-\d+)\.amazonaws\.com")
 _SSL = "fs.s3a.connection.ssl.enabled"
 _PATH_STYLE = "fs.s3a.path.style.access"
 _PROVIDER = "fs.s3a.aws.credentials.provider"
@@ -113,8 +113,8 @@ def _s3a(key: str, value: str, given: Mapping[str, Any]) -> dict[str, str]:
     if key in _S3A:
         return {_S3A[key]: value}
     if key == _ENDPOINT:
-        # As S3A's central endpoint, which reaches the buckets of every region, is what obstore takes without one.
-        if value.strip() in ("", _CENTRAL):
+        # S3A's central endpoint is none of a region: without one obstore has the region's own.
+        if value.strip().rpartition("//")[2].rstrip("/") in ("", _CENTRAL):
             return {}
         scheme = "http" if given.get(_SSL, "true").lower() == "false" else "https"
         endpoint = value if "://" in value else f"{scheme}://{value}"

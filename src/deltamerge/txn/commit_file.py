@@ -193,9 +193,10 @@ def _txn_id(content: bytes) -> object:
 
 def _unknown(store: Store, version: int, txn_id: str, failure: Exception | None) -> CommitStateUnknownException:
     path = store.absolute(commit_path(version))
+    renew = " The store refuses access: renew the credentials." if isinstance(failure, _REFUSED) else ""
     return CommitStateUnknownException(
         "DELTA_COMMIT_STATE_UNKNOWN",
-        f"It is not known whether version {version} of {store.root} was written ({failure!r}). Look "
+        f"It is not known whether version {version} of {store.root} was written ({failure!r}).{renew} Look "
         f"before you retry: if {path} exists and its commitInfo has the txnId {txn_id}, this transaction was "
         "committed; if it exists with another txnId, it was not; if it does not exist, look again a little "
         "later. Until then do not delete the data files that this transaction wrote.",

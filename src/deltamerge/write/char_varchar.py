@@ -9,8 +9,7 @@ from deltamerge.exceptions import DeltaRuntimeException
 from deltamerge.scan.char_padding import convert_limited
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
-from deltamerge.spark.length_limits import LIMITED, ddl
-from deltamerge.spark.limited_types import limited_type
+from deltamerge.spark.length_limits import LIMITED, ddl, with_limits
 from deltamerge.spark.nested_types import contains
 from deltamerge.spark.row_errors import row_error, row_error_in
 
@@ -64,10 +63,7 @@ def fitted(value: Column, field: T.StructField) -> Column:
 
     Delta: CharVarcharConstraint, for which blanks at the end count.
     """
-    limited = limited_type(field)
-    if limited is None:
-        return value
-    return convert_limited(value, limited, field.dataType, field.name, _fitted)
+    return convert_limited(value, with_limits(field), field.name, _fitted)
 
 
 def _fitted(value: Column, limited: T.CharType | T.VarcharType, path: str) -> Column:

@@ -168,13 +168,18 @@ def _storing(given: StructType, schema: StructType) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
+        excess = excess_in(str(error))
+        if excess is not None:
+            raise excess from None
         overflow = signal = overflow_in(str(error))
         if overflow is None:
             columns = {f.name.lower(): f for f in schema.fields}
             pairs = [(columns[f.name.lower()], f) for f in given.fields if f.name.lower() in columns]
             narrowing = [n for to, f in pairs for n in narrowing_casts(to.name, f.dataType, to.dataType)]
             condition, message, _ = cause_in(str(error)) or ("", "", "")
-            if not condition.startswith(_OVERFLOWS) or not casts_at_fault(message, narrowing):
+            # Spark points at the casts of a user's query.
+            is_users = "== SQL" in str(error) or "== DataFrame" in str(error)
+            if is_users or not condition.startswith(_OVERFLOWS) or not casts_at_fault(message, narrowing):
                 raise
             overflow = overflow_of(message, narrowing)
         raise overflow.error(

@@ -92,7 +92,7 @@ def evolved_schema(
 
     Args:
         used: Paths of the columns and fields that assignments name; one of a single part takes the whole column.
-        widening: How far types may be widened: ``always``, ``same_family_type`` or ``never``.
+        widening: How far types may be widened, such as ``never``; see `can_widen`.
     """
     return _Merging(widening).struct(target, _filtered(source, tuple(used), case_sensitive), ())
 

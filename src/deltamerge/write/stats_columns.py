@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from deltamerge.exceptions import DeltaIllegalArgumentException
-from deltamerge.log.schema import DECIMAL, PrimitiveType, StructField, StructType, find_field, lower_case, simple_string
-from deltamerge.skipping.indexed import STATS_COLUMNS, split_columns
+from deltamerge.log.schema import DECIMAL, PrimitiveType, StructField, StructType, find_field, simple_string
+from deltamerge.skipping.indexed import STATS_COLUMNS, leaves_of, split_columns
 from deltamerge.sql.names import shown_name
 
 _ORDERED = frozenset(
@@ -42,13 +42,14 @@ def check_stats_columns(schema: StructType, partition_columns: Collection[str], 
                 "Leave it out.",
                 parameters={"columnName": shown, "columnType": kind},
             )
-        if lower_case(spelled) in seen:
+        leaves = {leaf.names for leaf in leaves_of(schema) if leaf.names[: len(spelled)] == spelled}
+        if leaves & seen:
             raise DeltaIllegalArgumentException(
                 "DELTA_DUPLICATE_DATA_SKIPPING_COLUMNS",
                 f"Duplicated data skipping columns found: {shown}. {STATS_COLUMNS} names it twice.",
                 parameters={"duplicateCols": shown},
             )
-        seen.add(lower_case(spelled))
+        seen |= leaves
 
 
 def _may_have_bounds(field: StructField) -> bool:

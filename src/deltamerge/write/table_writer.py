@@ -304,6 +304,7 @@ def write_table(
     schema, defaults = new_schema(frame.schema), {} if exists else _default_properties(table)
     properties = asked.set_properties if exists else asked.properties
     definition = new_definition(before, table.name, schema, asked.partition_columns, properties, defaults)
+    check_stats_columns(parse_schema(schema.json()), definition.partition_columns, definition.properties)
     return _write_definition(table, frame, before, definition, asked, on_commit=on_commit)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import BooleanType, DatetimeType, NumericType
+from pyspark.sql.types import BooleanType, DateType, NumericType, TimestampNTZType, TimestampType
 
 from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
@@ -173,7 +173,7 @@ def comes_to_driver(execution: Execution, frame: DataFrame, rows: int, read_byte
     limits, fields = execution.limits, frame.schema.fields
     if rows * len(fields) > limits.collected_values:
         return False
-    sized = (NumericType, BooleanType, DatetimeType)
+    sized = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
     return read_bytes <= limits.collected_bytes or all(isinstance(field.dataType, sized) for field in fields)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     TimestampType,
+    VariantType,
 )
 
 from deltamerge.merge.analysis.internal_columns import InternalColumns
@@ -45,8 +47,6 @@ _NUMBERS = (ByteType, ShortType, IntegerType, LongType, DecimalType)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 _ROW_NUMBER_BYTES = 16
-# A guess.
-_NESTED_BYTES = 256
 _MOST_LONG = (1 << 63) - 1
 _PARTITION_BITS = 33
 # Where keys that repeat are not counted, they are estimated with such a standard error.
@@ -141,7 +141,9 @@ def key_aggregates(
         F.max(in_partition).alias("longest"),
     ]
     if measured is not None:
-        aggregates.append(F.sum(_row_bytes(measured)).alias("row_bytes"))
+        is_sampled = is_among_first(limits.counted_rows, limits.counted_partitions)
+        aggregates.append(F.sum(_size_of_row(measured)).alias("row_bytes"))
+        aggregates.append(F.avg(F.when(is_sampled, _size_of_nested(measured))).alias("nested_bytes"))
     if keys.keys and keys.say_all:
         is_whole, values = F.lit(True), []
         for key in keys.keys:
@@ -179,17 +181,23 @@ def key_aggregates(
     return aggregates
 
 
-def _row_bytes(schema: StructType) -> Column:
-    """Return about how many bytes a row takes (BIGINT)."""
+def _size_of_row(schema: StructType) -> Column:
+    """Return about how many bytes the strings of a row take, and its other values of a fixed size (BIGINT)."""
     size = F.lit(_ROW_NUMBER_BYTES * (1 + len(schema.fields))).cast("bigint")
-    names = [name.lower() for name in schema.names]
-    for field in schema.fields:
-        is_plain = isinstance(field.dataType, (StringType, BinaryType))
-        if names.count(field.name.lower()) == 1 and is_plain:
-            size += F.coalesce(F.octet_length(F.col(quote(field.name))), F.lit(0))
-        elif not isinstance(field.dataType, AtomicType):
-            size += F.lit(_NESTED_BYTES)
+    for name in _named_once(schema, lambda kind: isinstance(kind, (StringType, BinaryType))):
+        size += F.coalesce(F.octet_length(F.col(quote(name))), F.lit(0))
     return size
+
+
+def _size_of_nested(schema: StructType) -> Column:
+    """Return about how many bytes a row's nested values and variants take (INT)."""
+    nested = _named_once(schema, lambda kind: isinstance(kind, VariantType) or not isinstance(kind, AtomicType))
+    return F.length(F.to_json(F.struct(*(F.col(quote(name)) for name in nested)))) if nested else F.lit(0)
+
+
+def _named_once(schema: StructType, is_wanted: Callable[[DataType], bool]) -> list[str]:
+    names = Counter(name.lower() for name in schema.names)
+    return [field.name for field in schema.fields if names[field.name.lower()] == 1 and is_wanted(field.dataType)]
 
 
 def _bucket_of(value: Column, histogram: KeyHistogram) -> Column:
@@ -286,8 +294,8 @@ def summary_of_aggregates(
     """Return what the aggregates of `key_aggregates` show.
 
     Args:
-        row: ``n``, the rows; ``row_bytes``, about how many bytes they take, where they were measured; ``last``, the
-            greatest row number; ``longest``, the greatest within a partition; ``whole``, how many rows have no NULL
+        row: ``n``, the rows; where they were measured ``row_bytes``, about how many bytes they take, and
+            ``nested_bytes``, how many more on an average; ``last``, the greatest row number; ``longest``, the greatest within a partition; ``whole``, how many rows have no NULL
             that keeps them from a match, ``different``, how many keys these have, where partitions have few rows, and
             ``about_different``, about how many elsewhere; and of the i-th key whose order is kept what a `KeyRange`
             has, ``few<i>``, its values where partitions have few rows, as JSON.
@@ -313,7 +321,7 @@ def summary_of_aggregates(
         )
     summary = summary_of(count, ranges, keys, partitions=partitions, histograms=histograms)
     if "row_bytes" in row:
-        summary = replace(summary, row_bytes=int(row["row_bytes"] or 0))
+        summary = replace(summary, row_bytes=int((row["row_bytes"] or 0) + (row["nested_bytes"] or 0) * count))
     if "whole" not in row:
         return summary
     whole = int(row["whole"])
