@@ -332,7 +332,10 @@ def test_names_of_relations_of_statements(sql: str, names: set[tuple[str, ...]])
         ("ALTER VIEW global_temp.v AS SELECT 1", ("global_temp", "v")),
         ("DROP VIEW IDENTIFIER('v')", ("v",)),
         ("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", None),
-        ("DROP TABLE view", None),
+        ("DROP TABLE view", ("view",)),
+        ("DROP TABLE IF EXISTS global_temp.v PURGE", ("global_temp", "v")),
+        ("DROP TABLE IDENTIFIER('v')", ("v",)),
+        ("CREATE TABLE v (a INT)", None),
         ("SELECT * FROM v", None),
     ],
 )

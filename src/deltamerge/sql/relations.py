@@ -136,11 +136,12 @@ def changed_temporary_view(sql: str) -> tuple[str, ...] | None:
 
 
 def _view_place(tokens: tuple[Token, ...]) -> int | None:
-    """Return where the name is in CREATE, ALTER or DROP VIEW."""
+    """Return where the name is in CREATE, ALTER or DROP VIEW, or in DROP TABLE, which drops temporary views, too."""
     found = [token.upper for token in tokens[:9]]
-    if found[:1] not in (["CREATE"], ["ALTER"], ["DROP"]) or "VIEW" not in found:
+    kind = "TABLE" if found[:2] == ["DROP", "TABLE"] else "VIEW"
+    if found[:1] not in (["CREATE"], ["ALTER"], ["DROP"]) or kind not in found:
         return None
-    view = found.index("VIEW")
+    view = found.index(kind)
     place = view + 1
     for skipped in (["IF", "NOT", "EXISTS"], ["IF", "EXISTS"]):
         if found[place : place + len(skipped)] == skipped:
