@@ -617,6 +617,19 @@ def test_columns_are_qualified_by_database_and_table(spark: SparkSession, run: R
         run("DROP DATABASE sql_two")
 
 
+def test_a_table_whose_folder_ends_like_a_version(spark: SparkSession, tmp_path: Path) -> None:
+    """It goes before the version of the table at the path before @, as where `load` reads it."""
+    path = tmp_path / "t"
+    deltamerge.write_delta(spark.range(1), str(path))
+    deltamerge.write_delta(spark.range(2), str(path), "append")
+    deltamerge.write_delta(spark.range(5), f"{path}@v1")
+    for name, rows in {"@v0`": 1, "@v1`": 5, "@v1` VERSION AS OF 0": 5}.items():
+        assert deltamerge.sql(spark, f"SELECT count(*) FROM delta.`{path}{name}").collect()[0][0] == rows
+    with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"):
+        deltamerge.sql(spark, f"SELECT * FROM delta.`{path}@v0` VERSION AS OF 1")
+
+
+@pytest.mark.quick
 def test_change_feeds_are_read_in_from(tmp_path: Path, run: Run) -> None:
     run("CREATE TABLE sql_feed (id BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
     try:

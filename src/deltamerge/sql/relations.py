@@ -43,9 +43,9 @@ class TableReference:
     Args:
         span: Its place in the query, with the time travel after it and without an alias.
         kind: ``path`` for ``delta.`path` ``, ``name`` for one of the names asked for.
-        path_or_name: The path without ``@v…``, or the name as the caller passed it.
-        version: The version that is asked for, by ``@v3`` or VERSION AS OF.
-        timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
+        path_or_name: The path, or the name as the caller passed it.
+        version: The version that VERSION AS OF asks for.
+        timestamp: The expression of TIMESTAMP AS OF, verbatim.
         boundaries: Of the table's change feed the first version or timestamp and perhaps the last, as SQL; None for the
             table itself.
         alias_at: Where an alias goes, None where the reference has one of its own; ``TABLE t`` takes none.
@@ -179,8 +179,6 @@ def _reference(
 ) -> TableReference:
     version: int | None = None
     timestamp: str | None = None
-    if kind == "path":
-        name, version, timestamp = at_suffix(name)
     ahead = end + 1 if end < len(tokens) and tokens[end].upper == "FOR" else end
     word = tokens[ahead].upper if ahead < len(tokens) else ""
     following = [token.upper for token in tokens[ahead + 1 : ahead + 3]]
