@@ -617,6 +617,30 @@ def test_columns_are_qualified_by_database_and_table(spark: SparkSession, run: R
         run("DROP DATABASE sql_two")
 
 
+@pytest.mark.quick
+def test_expressions_in_statements_have_no_alias(run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT 1L AS id, 2L AS v")
+    on = "MERGE INTO @t AS t USING (SELECT 1L AS id, true AS f) s ON t.id = s.id"
+    wrong = [
+        "DELETE FROM @t WHERE id = 1 is_test",
+        "DELETE FROM @t WHERE id = 1 AS `is test` -- c",
+        "UPDATE @t SET v = id c, id = 3",
+        "UPDATE @t SET v = id c WHERE id = 1",
+        f"{on} is_same WHEN MATCHED THEN DELETE",
+        f"{on} WHEN MATCHED AND s.f g THEN DELETE",
+        f"{on} WHEN MATCHED THEN UPDATE SET v = 1 + 2 w",
+        f"{on} WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id x)",
+        "INSERT INTO @t REPLACE WHERE id = 1 x SELECT 7, 8",
+    ]
+    for statement in wrong:
+        with pytest.raises(DeltaAnalysisException, match="PARSE_SYNTAX_ERROR"):
+            run(statement)
+    assert run("SELECT * FROM @t") == [(1, 2)]
+    run("UPDATE @t SET v = CASE WHEN id = 1 THEN 5 END WHERE v IS NOT NULL -- all")
+    run("UPDATE @t SET v = v + 1 WHERE DATE '2024-01-01' + INTERVAL 1 DAY > DATE '2024-01-01'")
+    assert run("SELECT * FROM @t") == [(1, 6)]
+
+
 def test_a_table_whose_folder_ends_like_a_version(spark: SparkSession, tmp_path: Path) -> None:
     """It goes before the version of the table at the path before @, as where `load` reads it."""
     path = tmp_path / "t"

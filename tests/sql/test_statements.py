@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
+from deltamerge.sql.caret import Span
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.parameters import bind_parameters, literal
 from deltamerge.sql.relations import changed_temporary_view, relation_names, with_plain_names
 from deltamerge.sql.statements import ast
@@ -82,7 +84,7 @@ CASES: dict[str, ast.Statement | None] = {
         T, overwrites=True, query="TABLE s", by_name=True, partition=(("p", "'x'"), ("q", None))
     ),
     "INSERT INTO t REPLACE WHERE p >= 1 AND p < 3 SELECT 1": ast.InsertRows(
-        T, overwrites=False, query="SELECT 1", replace_where="p >= 1 AND p < 3"
+        T, overwrites=False, query="SELECT 1", replace_where=Expression("p >= 1 AND p < 3", span=Span(28, 44))
     ),
     "CREATE TABLE t (id BIGINT NOT NULL COMMENT 'k', m MAP<STRING, ARRAY<INT>> DEFAULT map(), d DECIMAL(3, 1)) "
     "USING DELTA": ast.CreateTable(

@@ -71,7 +71,7 @@ def read_insert(cursor: Cursor) -> InsertRows:
     replace_where = None
     if cursor.peek() == "REPLACE" and cursor.peek(1) == "WHERE":
         cursor.index += 2
-        replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES).text
+        replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES)
     query = read_rest(cursor, where)
     return InsertRows(
         table, overwrites, query, columns, by_name, partition, replace_where, evolves, if_not_exists=if_not_exists
