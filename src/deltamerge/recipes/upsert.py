@@ -145,21 +145,23 @@ def upsert(
     if quarantine is None:
         return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
     # Half a transaction is refused before rows are rejected.
-    if option_transaction(txn_app_id, txn_version) is None:
-        session_transaction(merge_conf(spark))
+    asked = option_transaction(txn_app_id, txn_version)
+    once_only = asked or session_transaction(merge_conf(spark))
     snapshot = table.table.snapshot()
     source = read_again(source, table.table, snapshot)
     refuse_stale_rows(table.table, snapshot, source)
     # What was judged is what is merged: rows of the table itself must not be read anew in between.
     bound = snapshot if versions_read(source, table.table, snapshot) else None
-    known = partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
+    is_merged = once_only is not None and once_only.is_in(snapshot)
+    known = None if is_merged else partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
     judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
     other = place_of(spark, quarantine, place.options)
     refuse_in_folder(other, place, "quarantine")
     with rejecting(judged, known, latest, other) as rejected:
         statement = _merge_of(table, rejected.fitting, rules).statement
-        once = {"transaction": option_transaction(txn_app_id, txn_version), "user_metadata": user_metadata}
-        command = MergeIntoCommand(table.table, statement, snapshot=bound, **once)  # type: ignore[arg-type]
+        command = MergeIntoCommand(
+            table.table, statement, transaction=asked, user_metadata=user_metadata, snapshot=bound
+        )
         report = MergeReport(merge_and_compact(command, progress))
     return rejected.noted_in(report)
 
