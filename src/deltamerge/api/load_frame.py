@@ -79,9 +79,10 @@ def _at(spark: SparkSession, path: str) -> DeltaTable:
 def _partition(spark: SparkSession, path: str, asked: Load) -> DataFrame | None:
     """Read the partition whose folder is named; None where a path is no such folder. Delta: parsePathIdentifier."""
     root, values = split_partition(path)
-    if not values or DeltaTable.isDeltaTable(spark, path) or not DeltaTable.isDeltaTable(spark, root):
+    tables = Tables(spark)
+    if not values or tables.has_table_at(path) or not tables.has_table_at(root):
         return None
-    table = DeltaTable.forPath(spark, root)
+    table = tables.at(root)
     if not values.keys() <= set(table.table.snapshot().metadata.partition_columns):
         return None
     frame = _frame(table, asked)

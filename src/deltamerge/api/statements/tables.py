@@ -46,10 +46,13 @@ class Tables:
     def at(self, path: str) -> DeltaTable:
         return DeltaTable.forPath(self.spark, path, dict(self.options))
 
+    def has_table_at(self, path: str) -> bool:
+        return table_exists(open_table(self.spark, path, self.options).store)
+
     def travelled(self, path: str) -> tuple[str, TimeTravel | None]:
         """Return a path without ``@v3`` or ``@`` and a timestamp at its end, and these; a table goes before."""
         base, version, timestamp = at_suffix(path)
-        if (version is None and timestamp is None) or DeltaTable.isDeltaTable(self.spark, path, options=self.options):
+        if (version is None and timestamp is None) or self.has_table_at(path):
             return path, None
         return base, TimeTravel(version, timestamp)
 
@@ -74,8 +77,7 @@ class Tables:
 
     def is_forgotten(self, parts: Sequence[str], path: str) -> bool:
         """Return whether there is a Delta table at a path, of whose name the catalog knows nothing."""
-        is_there = table_exists(open_table(self.spark, path, self.options).store)
-        return is_there and catalog_entry(self.spark, qualified(self.spark, parts)) is None
+        return self.has_table_at(path) and catalog_entry(self.spark, qualified(self.spark, parts)) is None
 
     def is_of_another_provider(self, parts: Sequence[str]) -> bool:
         entry = catalog_entry(self.spark, parts)
