@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyspark
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import AnalysisException
@@ -639,6 +640,22 @@ def test_expressions_in_statements_have_no_alias(run: Run) -> None:
     run("UPDATE @t SET v = CASE WHEN id = 1 THEN 5 END WHERE v IS NOT NULL -- all")
     run("UPDATE @t SET v = v + 1 WHERE DATE '2024-01-01' + INTERVAL 1 DAY > DATE '2024-01-01'")
     assert run("SELECT * FROM @t") == [(1, 6)]
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.3", reason="Spark 4.3 added ASOF JOIN")
+def test_asof_joins(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE sql_asof USING delta AS SELECT id * 2 AS a FROM range(3)")
+    spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
+    other = "(SELECT 3L AS id) u"
+    try:
+        on = "sql_asof MATCH_CONDITION (u.id >= sql_asof.a)"
+        assert run(f"SELECT sql_asof.a FROM {other} ASOF JOIN {on}") == [(2,)]
+        on = f"{other} MATCH_CONDITION (sql_asof.a >= u.id)"
+        assert run(f"SELECT sql_asof.a FROM sql_asof ASOF JOIN {on}") == [(4,)]
+        assert run(f"SELECT count(sql_asof.a), count(u.id) FROM sql_asof LEFT ASOF JOIN {on}") == [(3, 1)]
+    finally:
+        spark.conf.unset("spark.sql.join.asofJoin.enabled")
+        run("DROP TABLE sql_asof")
 
 
 def test_a_table_whose_folder_ends_like_a_version(spark: SparkSession, tmp_path: Path) -> None:

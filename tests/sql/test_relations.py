@@ -182,6 +182,10 @@ def test_names_of_several_parts() -> None:
         (" TABLESAMPLE (5 ROWS)", True),
         (" TABLESAMPLE (5 ROWS) REPEATABLE (1) o", False),
         (" WITH (a = 1)", True),
+        (" ASOF JOIN x MATCH_CONDITION (a >= b)", True),
+        (" asof WHERE a", False),
+        (" MATCH_CONDITION (a >= b)", True),
+        (" match_condition, x", False),
     ],
 )
 def test_aliases_are_noticed(tail: str, takes_alias: bool) -> None:

@@ -255,6 +255,8 @@ def _identifier_calls(tokens: tuple[Token, ...]) -> Iterator[tuple[Span, tuple[T
 _NO_ALIAS = _AFTER_FROM | words(
     "ON USING JOIN INNER LEFT RIGHT FULL OUTER CROSS SEMI ANTI NATURAL LATERAL PIVOT UNPIVOT TABLESAMPLE FROM"
 )
+# Words that are aliases anywhere else: of joins since Spark 4.3.
+_NO_ALIAS_BEFORE = {"ASOF": "JOIN", "MATCH_CONDITION": "("}
 
 
 def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
@@ -262,7 +264,12 @@ def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
     place = _alias_place(tokens, end)
     if place >= len(tokens):
         return False
-    return tokens[place].upper == "AS" or (tokens[place].is_identifier and tokens[place].upper not in _NO_ALIAS)
+    word = tokens[place].upper
+    if word in _NO_ALIAS_BEFORE and [token.upper for token in tokens[place + 1 : place + 2]] == [
+        _NO_ALIAS_BEFORE[word]
+    ]:
+        return False
+    return word == "AS" or (tokens[place].is_identifier and word not in _NO_ALIAS)
 
 
 def _alias_place(tokens: tuple[Token, ...], end: int) -> int:
