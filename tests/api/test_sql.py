@@ -642,6 +642,14 @@ def test_expressions_in_statements_have_no_alias(run: Run) -> None:
     assert run("SELECT * FROM @t") == [(1, 6)]
 
 
+@pytest.mark.quick
+def test_ctes_before_an_insert_and_in_its_query(run: Run) -> None:
+    run("CREATE TABLE @t (a INT, b INT) USING delta")
+    run("WITH x AS (SELECT 1 AS a) INSERT INTO @t WITH y AS (SELECT 2 AS b) SELECT a, b FROM x, y")
+    run("WITH x AS (SELECT 3 AS a) INSERT INTO @t SELECT a, 4 FROM x ORDER BY a LIMIT 1")
+    assert sorted(run("SELECT * FROM @t")) == [(1, 2), (3, 4)]
+
+
 @pytest.mark.skipif(pyspark.__version__ < "4.3", reason="Spark 4.3 added ASOF JOIN")
 def test_asof_joins(spark: SparkSession, run: Run) -> None:
     run("CREATE TABLE sql_asof USING delta AS SELECT id * 2 AS a FROM range(3)")

@@ -177,7 +177,7 @@ CASES: dict[str, ast.Statement | None] = {
     "WITH RECURSIVE merge(i) MAX RECURSION LEVEL 3 AS (SELECT 1), b AS (SELECT 2) SELECT matched FROM merge": None,
     "EXPLAIN WITH s AS (SELECT 1) SELECT merge FROM s": None,
     "WITH s(a) AS (SELECT 1), r AS (TABLE s) INSERT INTO t BY NAME SELECT a FROM r": ast.InsertRows(
-        T, False, "WITH s(a) AS (SELECT 1), r AS (TABLE s) SELECT a FROM r", by_name=True
+        T, False, "WITH s(a) AS (SELECT 1), r AS (TABLE s) (SELECT a FROM r)", by_name=True
     ),
     "SELECT 1": None,
     "SET x = it's": None,
@@ -242,6 +242,9 @@ def test_default_is_a_value_of_inserted_rows() -> None:
     query = "VALUES (1, DEFAULT, 'DEFAULT'), (DEFAULT, default, f(DEFAULT))"
     assert with_defaults(query, [None, "1 + 1", "3"]) == "VALUES (1, (1 + 1), 'DEFAULT'), (NULL, (1 + 1), f(DEFAULT))"
     assert with_defaults("SELECT 1, DEFAULT", ["1", "2"]) == "SELECT 1, (2)"
+    assert with_defaults("( (VALUES (DEFAULT, 1)))", ["1", "2"]) == "( (VALUES ((1), 1)))"
+    for query in ("(SELECT DEFAULT) UNION (SELECT 1)", "(SELECT a FROM (SELECT DEFAULT))"):
+        assert with_defaults(query, ["1"]) == query
     query = "SELECT DISTINCT DEFAULT, f(default, a), default FROM t WHERE default = 1"
     assert with_defaults(query, ["1", "2", None]) == query
     assert with_defaults_for_names(query, ["1", "2", None]) == (
