@@ -11,6 +11,7 @@ import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
 from deltamerge.sql.caret import Span
+from deltamerge.sql.literals import string_value
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.parameters import bind_parameters, literal
 from deltamerge.sql.relations import changed_temporary_view, relation_names, with_plain_names
@@ -201,6 +202,10 @@ def test_a_merge_is_read(sql: str, explain: str | None) -> None:
     parsed = parse_statement(sql)
     assert isinstance(parsed, ast.ParsedMerge)
     assert (parsed.sql, parsed.explain) == (sql, explain)
+
+
+def test_escapes_in_strings_are_those_that_spark_reads() -> None:
+    assert string_value(r"'\101 \012 \277 \412 \0 \u00e4 \%'") == "A \n 277 412 \0 ä \\%"
 
 
 def test_expressions_of_an_update_are_verbatim() -> None:
