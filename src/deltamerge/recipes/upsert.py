@@ -92,8 +92,9 @@ def upsert(
         target: The table: a `DeltaTable`, a path (a string with a slash), or a name in the catalog.
         source: The rows.
         keys: The columns, of both sides, that identify a row.
-        update: What a known row gets: True all columns of the source, False nothing, a list of columns, or values by
-            column as SQL or Columns over both sides.
+        update: What a known row gets: True all columns of the target, which the source must have unless
+            `schema_evolution` is given; False nothing; a list of columns; or values by column as SQL or Columns over
+            both sides.
         insert: What a new row gets: as for `update`, with values over the source.
         delete_when: A condition over the source's row: a known row is deleted where it holds, and a new one is left
             out.
