@@ -25,7 +25,7 @@ from deltamerge.sql.tokens import (
 )
 
 # Words after which FROM's list of relations is over.
-_AFTER_FROM = words(
+AFTER_FROM = words(
     "WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT MINUS WINDOW CLUSTER DISTRIBUTE SORT QUALIFY OFFSET SELECT"
 )
 GLOBAL_DATABASE = "global_temp"
@@ -252,7 +252,7 @@ def _identifier_calls(tokens: tuple[Token, ...]) -> Iterator[tuple[Span, tuple[T
             yield slice_of(tokens[start : end + 1]), tokens[bracket + 1 : end]
 
 
-_NO_ALIAS = _AFTER_FROM | words(
+_NO_ALIAS = AFTER_FROM | words(
     "ON USING JOIN INNER LEFT RIGHT FULL OUTER CROSS SEMI ANTI NATURAL LATERAL PIVOT UNPIVOT TABLESAMPLE FROM"
 )
 # Words that are aliases anywhere else: of joins since Spark 4.3.
@@ -327,7 +327,7 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
             places.append(index)
         elif token.upper in ("FROM", "JOIN") and queries[-1] and before not in (".", "DISTINCT"):
             lists[-1] = True
-        elif (token.upper in _AFTER_FROM and is_keyword_place(tokens, index)) or (
+        elif (token.upper in AFTER_FROM and is_keyword_place(tokens, index)) or (
             token.upper == "VIEW" and before == "LATERAL"
         ):
             lists[-1] = False
