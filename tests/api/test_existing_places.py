@@ -40,6 +40,31 @@ def columns(spark: SparkSession, path: Path) -> list[str]:
     return DeltaTable.forPath(spark, str(path)).toDF().columns
 
 
+@pytest.mark.parametrize("how", ["writer", "rows", "builder", "clone"])
+def test_a_relative_location(
+    spark: SparkSession, tmp_path: Path, name: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the one of `save`, below the working directory, and not one below the database's folder, too."""
+    monkeypatch.chdir(tmp_path)
+    rows = spark.range(2)
+    if how == "writer":
+        for _ in range(2):
+            save_as_table(rows, name, Save("delta", "append", options={"path": "data/t"}))
+    elif how == "rows":
+        deltamerge.sql(spark, f"CREATE TABLE {name} USING delta LOCATION 'data/t' AS SELECT id FROM range(4)")
+    elif how == "clone":
+        write_delta(spark.range(4), str(tmp_path / "of"))
+        deltamerge.sql(spark, f"CREATE TABLE {name} SHALLOW CLONE delta.`{tmp_path}/of` LOCATION 'data/t'")
+    else:
+        DeltaTable.create(spark).tableName(name).location("data/t").addColumn("id", "BIGINT").execute()
+        write_delta(spark.range(4), "data/t", "append")
+    found = DeltaTable.forName(spark, name)
+    assert found.toDF().count() == 4
+    assert found.detail().collect()[0]["location"].removeprefix("file:") == f"{tmp_path}/data/t"
+    save_as_table(rows, name, Save("delta", "overwrite", options={"path": "data/t"}))
+    assert DeltaTable.forPath(spark, str(tmp_path / "data/t")).toDF().count() == 2
+
+
 @pytest.mark.parametrize("how", ["columns", "rows", "builder", "writer"])
 def test_another_location(spark: SparkSession, tmp_path: Path, name: str, how: str) -> None:
     old, new = tmp_path / "old", tmp_path / "new"

@@ -143,6 +143,12 @@ def test_write_delta_modes(spark: SparkSession, tmp_path: Path) -> None:
 def test_is_delta_table(spark: SparkSession, tmp_path: Path) -> None:
     assert DeltaTable.isDeltaTable(spark, people(spark, tmp_path / "t"))
     assert not DeltaTable.isDeltaTable(spark, str(tmp_path / "other"))
+    write_delta(spark.range(4).selectExpr("id", "id % 2 AS p"), str(tmp_path / "parts"), partition_by="p")
+    within = {"p=0": True, "p=0/": True, "p=7/x": True, "_delta_log": False, "_delta_log/x": False}
+    assert {name: DeltaTable.isDeltaTable(spark, f"{tmp_path}/parts/{name}") for name in within} == within
+    assert not DeltaTable.isDeltaTable(spark, str(tmp_path))
+    with pytest.raises(DeltaTableNotFoundException):
+        DeltaTable.forPath(spark, f"{tmp_path}/parts/p=0")
 
 
 def test_for_name(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyspark
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.errors import AnalysisException
@@ -617,6 +618,67 @@ def test_columns_are_qualified_by_database_and_table(spark: SparkSession, run: R
         run("DROP DATABASE sql_two")
 
 
+@pytest.mark.quick
+def test_expressions_in_statements_have_no_alias(run: Run) -> None:
+    run("CREATE TABLE @t USING delta AS SELECT 1L AS id, 2L AS v")
+    on = "MERGE INTO @t AS t USING (SELECT 1L AS id, true AS f) s ON t.id = s.id"
+    wrong = [
+        "DELETE FROM @t WHERE id = 1 is_test",
+        "DELETE FROM @t WHERE id = 1 AS `is test` -- c",
+        "UPDATE @t SET v = id c, id = 3",
+        "UPDATE @t SET v = id c WHERE id = 1",
+        f"{on} is_same WHEN MATCHED THEN DELETE",
+        f"{on} WHEN MATCHED AND s.f g THEN DELETE",
+        f"{on} WHEN MATCHED THEN UPDATE SET v = 1 + 2 w",
+        f"{on} WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id x)",
+        "INSERT INTO @t REPLACE WHERE id = 1 x SELECT 7, 8",
+    ]
+    for statement in wrong:
+        with pytest.raises(DeltaAnalysisException, match="PARSE_SYNTAX_ERROR"):
+            run(statement)
+    assert run("SELECT * FROM @t") == [(1, 2)]
+    run("UPDATE @t SET v = CASE WHEN id = 1 THEN 5 END WHERE v IS NOT NULL -- all")
+    run("UPDATE @t SET v = v + 1 WHERE DATE '2024-01-01' + INTERVAL 1 DAY > DATE '2024-01-01'")
+    assert run("SELECT * FROM @t") == [(1, 6)]
+
+
+@pytest.mark.quick
+def test_ctes_before_an_insert_and_in_its_query(run: Run) -> None:
+    run("CREATE TABLE @t (a INT, b INT) USING delta")
+    run("WITH x AS (SELECT 1 AS a) INSERT INTO @t WITH y AS (SELECT 2 AS b) SELECT a, b FROM x, y")
+    run("WITH x AS (SELECT 3 AS a) INSERT INTO @t SELECT a, 4 FROM x ORDER BY a LIMIT 1")
+    assert sorted(run("SELECT * FROM @t")) == [(1, 2), (3, 4)]
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.3", reason="Spark 4.3 added ASOF JOIN")
+def test_asof_joins(spark: SparkSession, run: Run) -> None:
+    run("CREATE TABLE sql_asof USING delta AS SELECT id * 2 AS a FROM range(3)")
+    spark.conf.set("spark.sql.join.asofJoin.enabled", "true")
+    other = "(SELECT 3L AS id) u"
+    try:
+        on = "sql_asof MATCH_CONDITION (u.id >= sql_asof.a)"
+        assert run(f"SELECT sql_asof.a FROM {other} ASOF JOIN {on}") == [(2,)]
+        on = f"{other} MATCH_CONDITION (sql_asof.a >= u.id)"
+        assert run(f"SELECT sql_asof.a FROM sql_asof ASOF JOIN {on}") == [(4,)]
+        assert run(f"SELECT count(sql_asof.a), count(u.id) FROM sql_asof LEFT ASOF JOIN {on}") == [(3, 1)]
+    finally:
+        spark.conf.unset("spark.sql.join.asofJoin.enabled")
+        run("DROP TABLE sql_asof")
+
+
+def test_a_table_whose_folder_ends_like_a_version(spark: SparkSession, tmp_path: Path) -> None:
+    """It goes before the version of the table at the path before @, as where `load` reads it."""
+    path = tmp_path / "t"
+    deltamerge.write_delta(spark.range(1), str(path))
+    deltamerge.write_delta(spark.range(2), str(path), "append")
+    deltamerge.write_delta(spark.range(5), f"{path}@v1")
+    for name, rows in {"@v0`": 1, "@v1`": 5, "@v1` VERSION AS OF 0": 5}.items():
+        assert deltamerge.sql(spark, f"SELECT count(*) FROM delta.`{path}{name}").collect()[0][0] == rows
+    with pytest.raises(DeltaAnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"):
+        deltamerge.sql(spark, f"SELECT * FROM delta.`{path}@v0` VERSION AS OF 1")
+
+
+@pytest.mark.quick
 def test_change_feeds_are_read_in_from(tmp_path: Path, run: Run) -> None:
     run("CREATE TABLE sql_feed (id BIGINT) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
     try:

@@ -129,7 +129,9 @@ def test_compaction(spark: SparkSession, tmp_path: Path, properties: dict[str, s
     opened = DeltaTable.forPath(spark, path)
     opened.delete("id = 2")
     rows = values(spark, path)
-    (row,) = opened.optimize().where("p = 'a'").executeCompaction().collect()
+    builder = opened.optimize()
+    assert builder.where("p = 'a'") is builder
+    (row,) = builder.executeCompaction().collect()
     metrics = row["metrics"]
     assert (metrics["numFilesAdded"], metrics["numFilesRemoved"], metrics["partitionsOptimized"]) == (1, 2, 1)
     assert metrics["totalConsideredFiles"] == 2

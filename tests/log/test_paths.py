@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltamerge.log.file_actions import DELETION_VECTOR, file_keys
-from deltamerge.log.paths import canonical_path, canonical_paths, decode_path, encode_path
+from deltamerge.log.paths import canonical_path, canonical_paths, decode_path, encode_path, folders_up
 
 SEGMENT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="/\0"), min_size=1, max_size=8)
 RELATIVE = st.lists(SEGMENT, min_size=1, max_size=4).map("/".join)
@@ -97,3 +97,19 @@ def test_absolute_paths_keep_their_authority(url: str) -> None:
     encoded = encode_path(url)
     assert " " not in encoded
     assert decode_path(encoded) == url
+
+
+@pytest.mark.parametrize(
+    ("path", "folders"),
+    [
+        ("/a b/t", ["/a b/t", "/a b", "/"]),
+        ("s3a://b/a#/t", ["s3a://b/a#/t", "s3a://b/a#", "s3a://b/"]),
+        ("s3a://b", ["s3a://b/"]),
+        ("abfss://c@a.net/t/", ["abfss://c@a.net/t", "abfss://c@a.net/"]),
+        ("dbfs:/t", ["dbfs:/t", "dbfs:/"]),
+        ("/t/_delta_log", []),
+        ("/t/_delta_log/_sidecars", ["/t/_delta_log/_sidecars"]),
+    ],
+)
+def test_folders_up(path: str, folders: list[str]) -> None:
+    assert list(folders_up(path)) == folders

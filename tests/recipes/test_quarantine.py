@@ -123,6 +123,23 @@ def test_the_rejected_rows_of_each_call_with_one_transaction(spark: SparkSession
     assert sorted(row.n for row in DeltaTable.forPath(spark, bad).toDF().collect()) == [2, 3]
 
 
+def test_a_batch_that_comes_again_after_it_was_merged(spark: SparkSession, tmp_path: Path) -> None:
+    """A row that was new then, and fit, is known now, where its update would not fit."""
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    write_delta(spark.createDataFrame([(1, "a", 1)], "id INT, name STRING, age INT"), path)
+    source = spark.createDataFrame(
+        [("1", "b", "?"), ("2", "c", "?"), ("x", "d", "4")], "id STRING, name STRING, age STRING"
+    )
+    for _ in range(2):
+        report = upsert(
+            path, source, "id", insert=["id", "name"], update=["age"], quarantine=bad, txn_app_id="load", txn_version=3
+        )
+        assert {row.id for row in DeltaTable.forPath(spark, bad).toDF().collect()} == {"1", "x"}
+        found = DeltaTable.forPath(spark, path).toDF().collect()
+        assert {tuple(row) for row in found} == {(1, "a", 1), (2, "c", None)}
+    assert "1 source row that the table cannot take" in str(report)
+
+
 @pytest.mark.parametrize("resets", [False, True])
 def test_rejected_rows_beside_the_transaction_of_the_session(spark: SparkSession, tmp_path: Path, resets: bool) -> None:
     for name in ("a", "b"):

@@ -280,6 +280,18 @@ def test_known_rows_get_new_columns(spark: SparkSession, tmp_path: Path) -> None
     assert report.metrics["numTargetRowsUpdated"] == 1
 
 
+def test_a_source_with_fewer_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """A misspelled column would otherwise stay as it was, and nobody would see it."""
+    path = str(tmp_path)
+    write_delta(spark.createDataFrame([(1, "a", 7)], "id INT, name STRING, age INT"), path)
+    source = spark.createDataFrame([(1, "b"), (2, "c")], "id INT, name STRING")
+    for updates in (True, False):
+        with pytest.raises(DeltaAnalysisException, match="DELTA_MERGE_UNRESOLVED_EXPRESSION"):
+            upsert(path, source, "id", update=updates, insert=not updates)
+    upsert(path, source, "id", schema_evolution=True)
+    assert sorted(map(tuple, DeltaTable.forPath(spark, path).toDF().collect())) == [(1, "b", 7), (2, "c", None)]
+
+
 def test_what_update_and_insert_write(spark: SparkSession, tmp_path: Path) -> None:
     table = table_of(spark, tmp_path, [(1, "a", 5)])
     source = spark.createDataFrame([(1, "x", 1), (2, "y", 2)], SCHEMA)

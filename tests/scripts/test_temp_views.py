@@ -132,6 +132,7 @@ def test_statements_that_read_views(installed: SparkSession, database: str, path
         "/* c */ CREATE OR REPLACE TEMP VIEW seen USING csv OPTIONS (path '{}')",
         "-- c\nALTER VIEW seen AS SELECT 'x' AS _c0",
         "/* c */ DROP VIEW IDENTIFIER('seen')",
+        "DROP TABLE IF EXISTS seen",
     ],
 )
 def test_views_that_statements_change(installed: SparkSession, path: str, tmp_path: Path, change: str) -> None:
@@ -148,6 +149,22 @@ def test_views_that_statements_change(installed: SparkSession, path: str, tmp_pa
         assert not spark.catalog.tableExists("seen")
     else:
         assert spark.sql("SELECT * FROM seen").columns == ["_c0"]
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE seen", "DROP TABLE IDENTIFIER('seen')", "EXECUTE IMMEDIATE {}"])
+def test_a_table_of_the_name_of_a_view_that_was(
+    installed: SparkSession, database: str, path: str, statement: str
+) -> None:
+    spark = installed
+    spark.read.format("delta").load(path).createOrReplaceTempView("seen")
+    more(spark, path)
+    spark.sql(statement.format("'DROP TABLE seen'"))
+    spark.sql("CREATE TABLE seen (id BIGINT, v BIGINT) USING delta")
+    assert counted(spark, "seen") == (0, 0)
+    spark.sql("INSERT INTO seen VALUES (1, 1)")
+    spark.sql("DELETE FROM seen")
+    assert counted(spark, "seen") == (0, 0)
+    assert spark.read.format("delta").load(path).count() == 3
 
 
 def test_global_views_in_other_sessions(installed: SparkSession, path: str) -> None:

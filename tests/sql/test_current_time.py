@@ -36,9 +36,27 @@ def test_columns_of_the_name_stay() -> None:
     assert fix_current_time(text, MOMENT, ("Current_Date",)) == f"current_date < {TIMESTAMP} AND {DATE} > d"
 
 
+@pytest.mark.parametrize(
+    ("text", "fixed"),
+    [
+        ("SELECT id, Current_Date() FROM t", f"SELECT id, {DATE} AS `current_date()` FROM t"),
+        ("(SELECT DISTINCT now())", f"(SELECT DISTINCT {TIMESTAMP} AS `now()`)"),
+        ("SELECT curdate(), a UNION ALL SELECT 1, 2", f"SELECT {DATE} AS `current_date()`, a UNION ALL SELECT 1, 2"),
+        ("SELECT now() AS n, now() m, now() - a", f"SELECT {TIMESTAMP} AS n, {TIMESTAMP} m, {TIMESTAMP} - a"),
+        (
+            "SELECT f(a, now()), a FROM t ORDER BY a, now()",
+            f"SELECT f(a, {TIMESTAMP}), a FROM t ORDER BY a, {TIMESTAMP}",
+        ),
+        ("VALUES (1, now())", f"VALUES (1, {TIMESTAMP})"),
+    ],
+)
+def test_columns_keep_their_names(text: str, fixed: str) -> None:
+    assert fix_current_time(text, MOMENT) == fixed
+
+
 def test_words_in_a_query_stay_since_its_columns_are_not_known() -> None:
     text = "SELECT current_date, now() FROM t"
-    assert fix_current_time(text, MOMENT) == f"SELECT current_date, {TIMESTAMP} FROM t"
+    assert fix_current_time(text, MOMENT) == f"SELECT current_date, {TIMESTAMP} AS `now()` FROM t"
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ def found(text: str, *names: str) -> list[tuple[str, str, int | None, str | None
     [
         ("SELECT * FROM delta.`/a b/c`", [("delta.`/a b/c`", "/a b/c", None, None)]),
         ("SELECT * FROM DELTA . `/p``x` t", [("DELTA . `/p``x`", "/p`x", None, None)]),
-        ("SELECT * FROM delta.`/p@v3` t", [("delta.`/p@v3`", "/p", 3, None)]),
+        ("SELECT * FROM delta.`/p@v3` t", [("delta.`/p@v3`", "/p@v3", None, None)]),
         (
             "SELECT * FROM delta.`/p@20200102030405678`",
-            [("delta.`/p@20200102030405678`", "/p", None, "'2020-01-02 03:04:05.678'")],
+            [("delta.`/p@20200102030405678`", "/p@20200102030405678", None, None)],
         ),
         ("SELECT * FROM delta.`/p@home` t", [("delta.`/p@home`", "/p@home", None, None)]),
         ("SELECT * FROM delta.`/p` VERSION AS OF 7 AS t", [("delta.`/p` VERSION AS OF 7", "/p", 7, None)]),
@@ -182,6 +182,10 @@ def test_names_of_several_parts() -> None:
         (" TABLESAMPLE (5 ROWS)", True),
         (" TABLESAMPLE (5 ROWS) REPEATABLE (1) o", False),
         (" WITH (a = 1)", True),
+        (" ASOF JOIN x MATCH_CONDITION (a >= b)", True),
+        (" asof WHERE a", False),
+        (" MATCH_CONDITION (a >= b)", True),
+        (" match_condition, x", False),
     ],
 )
 def test_aliases_are_noticed(tail: str, takes_alias: bool) -> None:

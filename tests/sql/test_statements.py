@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
+from deltamerge.sql.caret import Span
+from deltamerge.sql.literals import string_value
+from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.parameters import bind_parameters, literal
 from deltamerge.sql.relations import changed_temporary_view, relation_names, with_plain_names
 from deltamerge.sql.statements import ast
@@ -82,7 +85,7 @@ CASES: dict[str, ast.Statement | None] = {
         T, overwrites=True, query="TABLE s", by_name=True, partition=(("p", "'x'"), ("q", None))
     ),
     "INSERT INTO t REPLACE WHERE p >= 1 AND p < 3 SELECT 1": ast.InsertRows(
-        T, overwrites=False, query="SELECT 1", replace_where="p >= 1 AND p < 3"
+        T, overwrites=False, query="SELECT 1", replace_where=Expression("p >= 1 AND p < 3", span=Span(28, 44))
     ),
     "CREATE TABLE t (id BIGINT NOT NULL COMMENT 'k', m MAP<STRING, ARRAY<INT>> DEFAULT map(), d DECIMAL(3, 1)) "
     "USING DELTA": ast.CreateTable(
@@ -171,11 +174,15 @@ CASES: dict[str, ast.Statement | None] = {
     "COMMENT ON TABLE t IS 'x'": alter(ast.SetProperties({"comment": "x"})),
     "EXPLAIN SELECT 1": None,
     "WITH s AS (SELECT 1) SELECT * FROM s": None,
+    "CREATE TABLE delta.`/a/b` USING parquet AS SELECT 1": None,
+    "CREATE TABLE t (primary INT, unique INT) USING delta OPTIONS ('a' = 1, 'a' = 2)": ast.CreateTable(
+        T, "create", (column("primary", "INT"), column("unique", "INT"))
+    ),
     "WITH a AS (SELECT 1 AS merge, 2 AS matched) SELECT merge, matched FROM a": None,
     "WITH RECURSIVE merge(i) MAX RECURSION LEVEL 3 AS (SELECT 1), b AS (SELECT 2) SELECT matched FROM merge": None,
     "EXPLAIN WITH s AS (SELECT 1) SELECT merge FROM s": None,
     "WITH s(a) AS (SELECT 1), r AS (TABLE s) INSERT INTO t BY NAME SELECT a FROM r": ast.InsertRows(
-        T, False, "WITH s(a) AS (SELECT 1), r AS (TABLE s) SELECT a FROM r", by_name=True
+        T, False, "WITH s(a) AS (SELECT 1), r AS (TABLE s) (SELECT a FROM r)", by_name=True
     ),
     "SELECT 1": None,
     "SET x = it's": None,
@@ -201,6 +208,10 @@ def test_a_merge_is_read(sql: str, explain: str | None) -> None:
     assert (parsed.sql, parsed.explain) == (sql, explain)
 
 
+def test_escapes_in_strings_are_those_that_spark_reads() -> None:
+    assert string_value(r"'\101 \012 \277 \412 \0 \u00e4 \%'") == "A \n 277 412 \0 ä \\%"
+
+
 def test_expressions_of_an_update_are_verbatim() -> None:
     parsed = parse_statement("UPDATE d.t AS x SET a = CASE WHEN b THEN 1 ELSE 2 END, c = DEFAULT WHERE a  =  'it''s'")
     assert isinstance(parsed, ast.UpdateRows)
@@ -224,6 +235,14 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("DELETE FROM t WHERE", "a condition"),
         ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT SELECT 1", "expected EXISTS"),
         ("ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (a)", "no keys"),
+        ("CREATE TABLE t (a INT, PRIMARY KEY (a)) USING delta", "no keys"),
+        ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES s (a)) USING delta", "no keys"),
+        ("CREATE TABLE t (a INT, UNIQUE (a)) USING delta", "no keys"),
+        ("CREATE TABLE t (a INT, CONSTRAINT c PRIMARY KEY (a)) USING delta", "no keys"),
+        ("CREATE TABLE t (a INT, CHECK (a > 0)) USING delta", "CONSTRAINT name CHECK"),
+        ("CREATE TABLE t USING delta TBLPROPERTIES ('a' = '1', a = '2') AS SELECT 1 AS id", "duplicate keys `a`"),
+        ("ALTER TABLE t SET TBLPROPERTIES (a.b = 1, 'a.b' = 1)", "duplicate keys `a.b`"),
+        ("COMMENT ON TABLE t IS NULL x", "the end of the statement"),
         ("ALTER TABLE t ADD COLUMN g INT GENERATED ALWAYS AS (a + 1)", "are made by CREATE TABLE"),
         ("ALTER TABLE t ADD COLUMNS (g BIGINT GENERATED ALWAYS AS IDENTITY)", "are made by CREATE TABLE"),
         ("ALTER TABLE t RENAME COLUMN a TO b.c", "a name of one part"),
@@ -240,6 +259,9 @@ def test_default_is_a_value_of_inserted_rows() -> None:
     query = "VALUES (1, DEFAULT, 'DEFAULT'), (DEFAULT, default, f(DEFAULT))"
     assert with_defaults(query, [None, "1 + 1", "3"]) == "VALUES (1, (1 + 1), 'DEFAULT'), (NULL, (1 + 1), f(DEFAULT))"
     assert with_defaults("SELECT 1, DEFAULT", ["1", "2"]) == "SELECT 1, (2)"
+    assert with_defaults("( (VALUES (DEFAULT, 1)))", ["1", "2"]) == "( (VALUES ((1), 1)))"
+    for query in ("(SELECT DEFAULT) UNION (SELECT 1)", "(SELECT a FROM (SELECT DEFAULT))"):
+        assert with_defaults(query, ["1"]) == query
     query = "SELECT DISTINCT DEFAULT, f(default, a), default FROM t WHERE default = 1"
     assert with_defaults(query, ["1", "2", None]) == query
     assert with_defaults_for_names(query, ["1", "2", None]) == (
@@ -332,7 +354,10 @@ def test_names_of_relations_of_statements(sql: str, names: set[tuple[str, ...]])
         ("ALTER VIEW global_temp.v AS SELECT 1", ("global_temp", "v")),
         ("DROP VIEW IDENTIFIER('v')", ("v",)),
         ("CREATE OR REPLACE VIEW IF NOT EXISTS v AS SELECT 1", None),
-        ("DROP TABLE view", None),
+        ("DROP TABLE view", ("view",)),
+        ("DROP TABLE IF EXISTS global_temp.v PURGE", ("global_temp", "v")),
+        ("DROP TABLE IDENTIFIER('v')", ("v",)),
+        ("CREATE TABLE v (a INT)", None),
         ("SELECT * FROM v", None),
     ],
 )

@@ -21,6 +21,7 @@ from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundExce
 from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
 from deltamerge.log.commit_times import datetime_of
 from deltamerge.log.history import COLUMNS, read_history
+from deltamerge.log.paths import folders_up
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.changes import changes_frame
@@ -103,7 +104,7 @@ class DeltaTable(TableCommands):
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str, *, options: StoreOptions | None = None) -> bool:
-        """Return whether there is a Delta table at a path.
+        """Return whether there is a Delta table at a path, or at a folder that this is in, as for a partition's folder.
 
         Args:
             sparkSession: The session.
@@ -111,9 +112,10 @@ class DeltaTable(TableCommands):
             options: Options of the object store; see `forPath`.
 
         Returns:
-            Whether there is one.
+            Whether there is one; False for the log's own folder.
         """
-        return table_exists(open_table(sparkSession, identifier, options).store)
+        folders = folders_up(open_table(sparkSession, identifier, options).store.absolute(""))
+        return any(table_exists(open_table(sparkSession, folder, options).store) for folder in folders)
 
     @classmethod
     def create(

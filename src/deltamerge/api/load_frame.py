@@ -10,16 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from deltamerge.api.arguments import asked_options
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.statements.tables import Tables
+from deltamerge.api.statements.tables import Tables, twice_travelled
 from deltamerge.data_source.reading import reads_changes, travelled_changes
 from deltamerge.data_source.request import Request
-from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
+from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.frame_columns import with_table_name
 from deltamerge.sql.names import parse_name, quote
-from deltamerge.sql.relations import at_suffix
-from deltamerge.sql.statements.ast import TableName, TimeTravel
+from deltamerge.sql.statements.ast import TableName
 from deltamerge.workers.partition_names import split_partition
 
 _TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
@@ -59,15 +58,12 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
     of_partition = _partition(spark, path, asked)
     if of_partition is not None:
         return of_partition
-    base, version, timestamp = at_suffix(path)
-    if (version is None and timestamp is None) or DeltaTable.isDeltaTable(spark, path):
-        return _frame(_at(spark, path), asked)
+    base, at = Tables(spark).travelled(path)
+    if at is None:
+        return _frame(_at(spark, base), asked)
     if _TIME_TRAVEL & asked.options.keys():
-        raise DeltaAnalysisException(
-            "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS",
-            f"Cannot specify time travel in multiple formats: leave out the options, or what follows {base}.",
-        )
-    return Tables(spark).version(_at(spark, base), TimeTravel(version, timestamp))
+        raise twice_travelled(base)
+    return Tables(spark).version(_at(spark, base), at)
 
 
 def _at(spark: SparkSession, path: str) -> DeltaTable:
@@ -83,9 +79,10 @@ def _at(spark: SparkSession, path: str) -> DeltaTable:
 def _partition(spark: SparkSession, path: str, asked: Load) -> DataFrame | None:
     """Read the partition whose folder is named; None where a path is no such folder. Delta: parsePathIdentifier."""
     root, values = split_partition(path)
-    if not values or DeltaTable.isDeltaTable(spark, path) or not DeltaTable.isDeltaTable(spark, root):
+    tables = Tables(spark)
+    if not values or tables.has_table_at(path) or not tables.has_table_at(root):
         return None
-    table = DeltaTable.forPath(spark, root)
+    table = tables.at(root)
     if not values.keys() <= set(table.table.snapshot().metadata.partition_columns):
         return None
     frame = _frame(table, asked)

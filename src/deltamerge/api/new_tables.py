@@ -38,6 +38,7 @@ class Place:
 
     Args:
         table: The table there, which need not exist.
+        given: The location that was asked for.
         has_entry: Whether the catalog knows the name.
         exists: Whether there is a Delta table of that name, or at that path.
     """
@@ -73,8 +74,16 @@ def find_place(
     known = open_table(spark, managed if entry is None else str(entry.location), options, shown)
     exists = table_exists(known.store)
     if entry is None and location is not None and not exists:
-        return Place(open_table(spark, location, options, shown), parts, location)
+        return new_place(open_table(spark, location, options, shown), parts)
     return Place(named(known, parts), parts, location, has_entry=entry is not None, exists=exists)
+
+
+def new_place(table: Table, name: tuple[str, ...]) -> Place:
+    """Return the place of a table at a location that gets a name.
+
+    The catalog would take a relative location for one below the database's folder.
+    """
+    return Place(table, name, table.store.absolute(""))
 
 
 def create(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -46,7 +46,7 @@ _METRICS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class DeltaOptimizeBuilder:
     """An OPTIMIZE under construction; see `DeltaTable.optimize`.
 
@@ -64,7 +64,8 @@ class DeltaOptimizeBuilder:
         Args:
             partitionFilter: SQL over the partition columns.
         """
-        return replace(self, predicates=(*self.predicates, partitionFilter))
+        self.predicates = (*self.predicates, partitionFilter)
+        return self
 
     def executeCompaction(self) -> DataFrame:
         """Combine small files into larger ones; in a clustered table, cluster the rows.

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from deltamerge.api.arguments import asked_options, column_name
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.new_tables import Place, check_location, create, find_place, recorded
+from deltamerge.api.new_tables import check_location, create, find_place, new_place, recorded
 from deltamerge.api.statements.changes import placed, with_fields_by_position
 from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
@@ -238,7 +238,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
         # Its files outlive the catalog of a session without a metastore.
         table = open_table(frame.sparkSession, path)
         snapshot = table.snapshot()
-        place = Place(table, qualified(frame.sparkSession, named.parts), path)
+        place = new_place(table, qualified(frame.sparkSession, named.parts))
         with recorded(place, spark_schema(snapshot), snapshot.metadata.description, requires_entry=False):
             save_to_table(frame, table, asked)
         return

@@ -134,7 +134,7 @@ def has_table(original: Original, self: Any, /, tableName: str, dbName: str | No
             return bool(original(self, tableName, dbName))
         parts = _parts(tableName, dbName)
         if names_path(parts) and is_served(spark):
-            return DeltaTable.isDeltaTable(spark, parts[1])
+            return Tables(spark).has_table_at(parts[1])
         return bool(catalog_call(original, self, tableName, dbName))
 
 

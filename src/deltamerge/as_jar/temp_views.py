@@ -22,6 +22,7 @@ from deltamerge.exceptions import DeltaError, DeltaParseException
 from deltamerge.scan.newest_reads import NewestRead
 from deltamerge.scan.read_again import read_newest
 from deltamerge.scan.table_reads import newest_reads
+from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import SPARK_ERRORS, conf_value, has_ended, session_identity
 from deltamerge.spark.variables import substituted
@@ -134,6 +135,9 @@ def update_views(spark: SparkSession, names: Iterable[tuple[str, ...]]) -> None:
 
 def _is_there(spark: SparkSession, name: tuple[str, ...]) -> bool:
     """Return whether a view is still there, and not cached, as which it keeps its rows."""
-    quoted = quote_name(name)
+    entry = catalog_entry(spark, name)
+    # A table of the catalog may have the name of a view that is gone.
+    if entry is None or not entry.is_temporary:
+        return False
     with own_calls():
-        return spark.catalog.tableExists(quoted) and not spark.catalog.isCached(quoted)
+        return not spark.catalog.isCached(quote_name(name))

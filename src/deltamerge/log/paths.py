@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
 from deltamerge.storage.stored_file import SCHEME
 
 # What Hadoop leaves out of a path.
 _REDUNDANT = re.compile(r"(?<![:/])/(?:\.?/)+|^(?:\./+)+")
+# The scheme and, after two slashes, the authority.
+_ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/]*)?(?=/|$)")
+# Of what Delta keeps in a table's folder beside its data.
+_OWN_FOLDERS = frozenset({"_delta_log", "_samples"})
 _FILE = re.compile(r"file:/+", re.IGNORECASE)
 # What java.net.URI leaves as it is in a path, except ':' (a scheme would be seen in a first segment).
 _SAFE = "/-_.!~*'(),;$&+=@"
@@ -21,6 +27,18 @@ _SAFE = "/-_.!~*'(),;$&+=@"
 
 def is_absolute(path: str) -> bool:
     return path.startswith("/") or SCHEME.match(path) is not None
+
+
+def folders_up(path: str) -> Iterator[str]:
+    """Yield a folder and those that it is in, up to the root of its store or to a log's folder, which is left out.
+
+    Delta: DeltaTableUtils.findDeltaTableRoot.
+    """
+    root = _ROOT.match(path)
+    head = root[0] if root is not None else ""
+    folder = PurePosixPath("/" + path[len(head) :].lstrip("/"))
+    for each in takewhile(lambda found: found.name not in _OWN_FOLDERS, (folder, *folder.parents)):
+        yield f"{head}{each}"
 
 
 def decode_path(add_path: str) -> str:

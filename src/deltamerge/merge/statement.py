@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from deltamerge.spark import columns as F
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause, NameParts
 from deltamerge.sql.qualifiers import aliases_of
+from deltamerge.sql.tokens import may_end_in_alias
 
 Operation: TypeAlias = Literal["MERGE", "UPDATE", "DELETE"]
 """The statement's name: in the commit, in Spark's UI and in errors."""
@@ -21,7 +22,9 @@ Frames: TypeAlias = "Callable[[], tuple[DataFrame, ...]]"
 def to_column(expression: Expression) -> Column:
     if expression.column is not None:
         return expression.column
-    return F.expr(expression.evaluated or expression.text)
+    sql = expression.evaluated or expression.text
+    # In a statement no expression has an alias. Brackets keep Spark from taking one, and move the places in its errors.
+    return F.expr(f"({sql}\n)" if expression.span is not None and may_end_in_alias(sql) else sql)
 
 
 @dataclass(frozen=True)

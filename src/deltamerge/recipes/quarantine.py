@@ -81,14 +81,14 @@ class Rejected:
 @contextmanager
 def rejecting(
     judged: Judged,
-    known: Callable[[DataFrame], DataFrame],
+    known: Callable[[DataFrame], DataFrame] | None,
     latest: Callable[[DataFrame, Sequence[str]], DataFrame],
     place: TargetPlace,
 ) -> Iterator[Rejected]:
     """Write the rows that were judged unfit to a table; keep the judgement until the others are merged.
 
     Args:
-        known: Returns the rows of the target with given keys.
+        known: Returns the rows of the target with given keys; None where the target has merged the source already.
         latest: Returns of rows with the source's columns, and others besides, the latest one of each key: where that
             one is unfit, none is merged.
     """
@@ -151,14 +151,18 @@ class Judged:
     if_new: str
     reasons: str
 
-    def decided(self, frame: DataFrame, known: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    def decided(self, frame: DataFrame, known: Callable[[DataFrame], DataFrame] | None) -> DataFrame:
         """Return the rows with their `reasons`.
 
         Args:
-            known: Returns the rows of the target with given keys. They are read only for rows that it depends on.
+            known: Returns the rows of the target with given keys. They are read only for rows that it depends on. None
+                where rows that were new may be known by now: what either has no reason against is not rejected.
         """
         if self.if_known == self.if_new:
             return frame.withColumn(self.reasons, F.col(self.if_known))
+        if known is None:
+            fits = F.size(self.if_known) == 0
+            return frame.withColumn(self.reasons, F.when(fits, F.col(self.if_known)).otherwise(F.col(self.if_new)))
         depends = ~F.col(self.if_known).eqNullSafe(F.col(self.if_new))
         names = [quote(name) for name in self.keys]
         wanted = frame.where(depends).select(*names).distinct()

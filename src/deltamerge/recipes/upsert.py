@@ -92,8 +92,9 @@ def upsert(
         target: The table: a `DeltaTable`, a path (a string with a slash), or a name in the catalog.
         source: The rows.
         keys: The columns, of both sides, that identify a row.
-        update: What a known row gets: True all columns of the source, False nothing, a list of columns, or values by
-            column as SQL or Columns over both sides.
+        update: What a known row gets: True all columns of the target, which the source must have unless
+            `schema_evolution` is given; False nothing; a list of columns; or values by column as SQL or Columns over
+            both sides.
         insert: What a new row gets: as for `update`, with values over the source.
         delete_when: A condition over the source's row: a known row is deleted where it holds, and a new one is left
             out.
@@ -145,21 +146,23 @@ def upsert(
     if quarantine is None:
         return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
     # Half a transaction is refused before rows are rejected.
-    if option_transaction(txn_app_id, txn_version) is None:
-        session_transaction(merge_conf(spark))
+    asked = option_transaction(txn_app_id, txn_version)
+    once_only = asked or session_transaction(merge_conf(spark))
     snapshot = table.table.snapshot()
     source = read_again(source, table.table, snapshot)
     refuse_stale_rows(table.table, snapshot, source)
     # What was judged is what is merged: rows of the table itself must not be read anew in between.
     bound = snapshot if versions_read(source, table.table, snapshot) else None
-    known = partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
+    is_merged = once_only is not None and once_only.is_in(snapshot)
+    known = None if is_merged else partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
     judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
     other = place_of(spark, quarantine, place.options)
     refuse_in_folder(other, place, "quarantine")
     with rejecting(judged, known, latest, other) as rejected:
         statement = _merge_of(table, rejected.fitting, rules).statement
-        once = {"transaction": option_transaction(txn_app_id, txn_version), "user_metadata": user_metadata}
-        command = MergeIntoCommand(table.table, statement, snapshot=bound, **once)  # type: ignore[arg-type]
+        command = MergeIntoCommand(
+            table.table, statement, transaction=asked, user_metadata=user_metadata, snapshot=bound
+        )
         report = MergeReport(merge_and_compact(command, progress))
     return rejected.noted_in(report)
 

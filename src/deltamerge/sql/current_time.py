@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta, timezone
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.skipping.timestamps import is_fixed, session_zone
-from deltamerge.sql.tokens import Kind, tokenize
+from deltamerge.sql.names import quote
+from deltamerge.sql.relations import AFTER_FROM
+from deltamerge.sql.tokens import Kind, Token, tokenize, words
 
 # Literals, by which files are skipped, too.
 _TIMESTAMP = "TIMESTAMP_LTZ'{instant}'"
@@ -24,6 +26,13 @@ _CALLS = {
 }
 # These need no parentheses, where no column has their name.
 _WORDS = {"CURRENT_TIMESTAMP": _TIMESTAMP, "CURRENT_DATE": _DATE}
+# How Spark calls a column that is such a call.
+_NAMES = {
+    "CURDATE": "current_date()",
+    "UNIX_TIMESTAMP": "unix_timestamp(current_timestamp(), yyyy-MM-dd HH:mm:ss)",
+}
+_BEFORE_ITEM = words("SELECT DISTINCT ALL ,")
+_AFTER_ITEMS = AFTER_FROM | words("FROM LATERAL")
 _ABOUT = (timedelta(hours=-1), timedelta(0), timedelta(hours=1))
 _NAMED = re.compile(rf"\b(?:{'|'.join(_CALLS)})\b", re.IGNORECASE)
 
@@ -38,7 +47,8 @@ def fix_current_time(
 ) -> str:
     """Replace the functions of the current time by a timestamp, in microseconds since 1970.
 
-    SQL that cannot be split into tokens stays as it is.
+    SQL that cannot be split into tokens stays as it is. A column that a query selects keeps its name where it is such a
+    function.
 
     Args:
         columns: Those that the expression can see, by name; None where they are not known, so that a function without
@@ -48,7 +58,8 @@ def fix_current_time(
         tokens = tokenize(sql)
     except DeltaParseException:
         return sql
-    words = set() if columns is None else _WORDS.keys() - {name.upper() for name in columns}
+    plain = set() if columns is None else _WORDS.keys() - {name.upper() for name in columns}
+    items = _item_places(tokens)
     written = _literals(microseconds, zone)
     pieces: list[str] = []
     done = 0
@@ -58,13 +69,34 @@ def fix_current_time(
         after = [t.text for t in tokens[index + 1 : index + 3]]
         if token.upper in _CALLS and after == ["(", ")"]:
             form, last = _CALLS[token.upper], tokens[index + 2]
-        elif token.upper in words and after[:1] not in (["("], ["."], ["->"], ["=>"]):
+            if index in items and _ends_item(tokens, index + 3):
+                form += f" AS {quote(_NAMES.get(token.upper, f'{token.text.lower()}()'))}"
+        elif token.upper in plain and after[:1] not in (["("], ["."], ["->"], ["=>"]):
             form, last = _WORDS[token.upper], token
         else:
             continue
         pieces += [sql[done : token.span.start], form.format(**written)]
         done = last.span.end
     return "".join([*pieces, sql[done:]])
+
+
+def _item_places(tokens: Sequence[Token]) -> set[int]:
+    """Return where the items of SELECT's lists begin."""
+    places, selects = set[int](), dict[int, bool]()
+    for index, token in enumerate(tokens):
+        if selects.get(token.depth) and index and tokens[index - 1].upper in _BEFORE_ITEM:
+            places.add(index)
+        if token.upper == "SELECT":
+            selects[token.depth] = True
+        elif token.text == "(":
+            selects[token.depth + 1] = False
+        elif token.upper in _AFTER_ITEMS:
+            selects[token.depth] = False
+    return places
+
+
+def _ends_item(tokens: Sequence[Token], index: int) -> bool:
+    return index == len(tokens) or tokens[index].text in (",", ")", ";") or tokens[index].upper in _AFTER_ITEMS
 
 
 def _literals(microseconds: int, zone: str | None) -> dict[str, str]:

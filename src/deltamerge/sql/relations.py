@@ -25,7 +25,7 @@ from deltamerge.sql.tokens import (
 )
 
 # Words after which FROM's list of relations is over.
-_AFTER_FROM = words(
+AFTER_FROM = words(
     "WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT MINUS WINDOW CLUSTER DISTRIBUTE SORT QUALIFY OFFSET SELECT"
 )
 GLOBAL_DATABASE = "global_temp"
@@ -43,9 +43,9 @@ class TableReference:
     Args:
         span: Its place in the query, with the time travel after it and without an alias.
         kind: ``path`` for ``delta.`path` ``, ``name`` for one of the names asked for.
-        path_or_name: The path without ``@v…``, or the name as the caller passed it.
-        version: The version that is asked for, by ``@v3`` or VERSION AS OF.
-        timestamp: The expression of TIMESTAMP AS OF, verbatim; for ``@20200101000000000`` a literal.
+        path_or_name: The path, or the name as the caller passed it.
+        version: The version that VERSION AS OF asks for.
+        timestamp: The expression of TIMESTAMP AS OF, verbatim.
         boundaries: Of the table's change feed the first version or timestamp and perhaps the last, as SQL; None for the
             table itself.
         alias_at: Where an alias goes, None where the reference has one of its own; ``TABLE t`` takes none.
@@ -136,11 +136,12 @@ def changed_temporary_view(sql: str) -> tuple[str, ...] | None:
 
 
 def _view_place(tokens: tuple[Token, ...]) -> int | None:
-    """Return where the name is in CREATE, ALTER or DROP VIEW."""
+    """Return where the name is in CREATE, ALTER or DROP VIEW, or in DROP TABLE, which drops temporary views, too."""
     found = [token.upper for token in tokens[:9]]
-    if found[:1] not in (["CREATE"], ["ALTER"], ["DROP"]) or "VIEW" not in found:
+    kind = "TABLE" if found[:2] == ["DROP", "TABLE"] else "VIEW"
+    if found[:1] not in (["CREATE"], ["ALTER"], ["DROP"]) or kind not in found:
         return None
-    view = found.index("VIEW")
+    view = found.index(kind)
     place = view + 1
     for skipped in (["IF", "NOT", "EXISTS"], ["IF", "EXISTS"]):
         if found[place : place + len(skipped)] == skipped:
@@ -178,8 +179,6 @@ def _reference(
 ) -> TableReference:
     version: int | None = None
     timestamp: str | None = None
-    if kind == "path":
-        name, version, timestamp = at_suffix(name)
     ahead = end + 1 if end < len(tokens) and tokens[end].upper == "FOR" else end
     word = tokens[ahead].upper if ahead < len(tokens) else ""
     following = [token.upper for token in tokens[ahead + 1 : ahead + 3]]
@@ -253,9 +252,11 @@ def _identifier_calls(tokens: tuple[Token, ...]) -> Iterator[tuple[Span, tuple[T
             yield slice_of(tokens[start : end + 1]), tokens[bracket + 1 : end]
 
 
-_NO_ALIAS = _AFTER_FROM | words(
+_NO_ALIAS = AFTER_FROM | words(
     "ON USING JOIN INNER LEFT RIGHT FULL OUTER CROSS SEMI ANTI NATURAL LATERAL PIVOT UNPIVOT TABLESAMPLE FROM"
 )
+# Words that are aliases anywhere else: of joins since Spark 4.3.
+_NO_ALIAS_BEFORE = {"ASOF": "JOIN", "MATCH_CONDITION": "("}
 
 
 def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
@@ -263,7 +264,12 @@ def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
     place = _alias_place(tokens, end)
     if place >= len(tokens):
         return False
-    return tokens[place].upper == "AS" or (tokens[place].is_identifier and tokens[place].upper not in _NO_ALIAS)
+    word = tokens[place].upper
+    if word in _NO_ALIAS_BEFORE and [token.upper for token in tokens[place + 1 : place + 2]] == [
+        _NO_ALIAS_BEFORE[word]
+    ]:
+        return False
+    return word == "AS" or (tokens[place].is_identifier and word not in _NO_ALIAS)
 
 
 def _alias_place(tokens: tuple[Token, ...], end: int) -> int:
@@ -321,7 +327,7 @@ def _relation_places(tokens: tuple[Token, ...]) -> list[int]:
             places.append(index)
         elif token.upper in ("FROM", "JOIN") and queries[-1] and before not in (".", "DISTINCT"):
             lists[-1] = True
-        elif (token.upper in _AFTER_FROM and is_keyword_place(tokens, index)) or (
+        elif (token.upper in AFTER_FROM and is_keyword_place(tokens, index)) or (
             token.upper == "VIEW" and before == "LATERAL"
         ):
             lists[-1] = False

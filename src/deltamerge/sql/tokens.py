@@ -192,6 +192,13 @@ def is_keyword_place(tokens: Sequence[Token], index: int, start: int = 0) -> boo
     return index > start and ends_operand(tokens, index - 1)
 
 
+def may_end_in_alias(sql: str) -> bool:
+    """Return whether the last word of an expression may be its alias; only Spark's parser knows."""
+    tokens = tokenize(sql)
+    last = len(tokens) - 1
+    return last > 0 and tokens[last].is_identifier and (tokens[-2].upper == "AS" or is_keyword_place(tokens, last))
+
+
 def parse_error(
     sql: str,
     span: Span,

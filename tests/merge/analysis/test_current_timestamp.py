@@ -107,3 +107,18 @@ def test_columns_that_hold_the_time_tell_it_too(spark: SparkSession, tmp_path: P
     assert len(moments) == 1
     moment: dt.datetime = moments.pop()
     assert {(row[6], row[7]) for row in found} == {(moment.date(), int(moment.timestamp()))}
+
+
+def test_columns_of_the_source_that_are_the_time_keep_sparks_names(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id BIGINT, day DATE, seconds BIGINT", []), path)
+    query = "SELECT id, curdate(), unix_timestamp() FROM range(1)"
+    seconds = spark.sql(query).columns[2]
+    merge_sql(
+        spark,
+        f"""MERGE INTO delta.`{path}` t USING ({query}) s ON t.id = s.id
+            WHEN NOT MATCHED THEN INSERT (id, day, seconds) VALUES (id, s.`current_date()`, s.`{seconds}`)""",
+    )
+    ((_, day, seconds),) = rows(DeltaTable.forPath(spark, path).toDF())
+    assert day is not None
+    assert seconds > 0

@@ -95,14 +95,16 @@ def _insert(statement: InsertRows, session_mode: str | None, snapshot: Snapshot)
     condition = statement.replace_where
     if condition is None and statement.overwrites and not _is_dynamic(snapshot, session_mode):
         condition = _partitions(statement, spark_schema(snapshot))
-    overwrites = statement.overwrites or condition is not None
-    kind = write_kind(overwrites, condition, False, None, session_mode, names_partitions=False)
-    return FrameWrite(kind, None if condition is None else Expression(condition))
+    where = None if condition is None else condition.text
+    overwrites = statement.overwrites or where is not None
+    kind = write_kind(overwrites, where, False, None, session_mode, names_partitions=False)
+    return FrameWrite(kind, condition)
 
 
-def _partitions(statement: InsertRows, schema: StructType) -> str | None:
+def _partitions(statement: InsertRows, schema: StructType) -> Expression | None:
     fixed = _fixed_values(statement, schema)
-    return " AND ".join(f"{quote(name)} <=> {value}" for name, value in fixed.items()) or None
+    where = " AND ".join(f"{quote(name)} <=> {value}" for name, value in fixed.items())
+    return Expression(where) if where else None
 
 
 def _fixed_values(statement: InsertRows, schema: StructType) -> dict[str, str]:

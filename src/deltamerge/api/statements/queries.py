@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from deltamerge.api.delta_table import DeltaTable
-from deltamerge.api.statements.tables import Tables
+from deltamerge.api.statements.tables import Tables, twice_travelled
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import whole_name
 from deltamerge.spark.parameters import parameter_sql
@@ -140,10 +140,17 @@ def _frame(
     if reference.boundaries is not None:
         table = tables.at(name) if reference.kind == "path" else tables.open(TableName.of(parse_name(name)))
         return tables.changes(table, reference.boundaries)
-    table = tables.at(name) if reference.kind == "path" else named[name]
     is_latest = reference.version is None and reference.timestamp is None
-    if not is_latest:
-        return tables.version(table, TimeTravel(reference.version, reference.timestamp))
+    at = None if is_latest else TimeTravel(reference.version, reference.timestamp)
+    if reference.kind == "path":
+        path, at_end = tables.travelled(name)
+        if at_end is not None and at is not None:
+            raise twice_travelled(path)
+        table, at = tables.at(path), at_end or at
+    else:
+        table = named[name]
+    if at is not None:
+        return tables.version(table, at)
     location = table.table.location
     if location not in newest:
         newest[location] = tables.version(table, None)

@@ -26,6 +26,7 @@ from deltamerge.spark.catalog import (
 )
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.sql.relations import at_suffix
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.storage.credentials import StoreOptions
 
@@ -44,6 +45,16 @@ class Tables:
 
     def at(self, path: str) -> DeltaTable:
         return DeltaTable.forPath(self.spark, path, dict(self.options))
+
+    def has_table_at(self, path: str) -> bool:
+        return table_exists(open_table(self.spark, path, self.options).store)
+
+    def travelled(self, path: str) -> tuple[str, TimeTravel | None]:
+        """Return a path without ``@v3`` or ``@`` and a timestamp at its end, and these; a table goes before."""
+        base, version, timestamp = at_suffix(path)
+        if (version is None and timestamp is None) or self.has_table_at(path):
+            return path, None
+        return base, TimeTravel(version, timestamp)
 
     def called(self, parts: Sequence[str]) -> DeltaTable | None:
         """Open a table by its name, without regard to case; None where the name is not one of a Delta table."""
@@ -66,8 +77,7 @@ class Tables:
 
     def is_forgotten(self, parts: Sequence[str], path: str) -> bool:
         """Return whether there is a Delta table at a path, of whose name the catalog knows nothing."""
-        is_there = table_exists(open_table(self.spark, path, self.options).store)
-        return is_there and catalog_entry(self.spark, qualified(self.spark, parts)) is None
+        return self.has_table_at(path) and catalog_entry(self.spark, qualified(self.spark, parts)) is None
 
     def is_of_another_provider(self, parts: Sequence[str]) -> bool:
         entry = catalog_entry(self.spark, parts)
@@ -113,6 +123,13 @@ class Tables:
             else:
                 raise _no_boundary(name, sql, kind)
         return table.changes(**read)
+
+
+def twice_travelled(path: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS",
+        f"Cannot specify time travel in multiple formats: leave out the other one, or what follows {path}.",
+    )
 
 
 def _no_boundary(name: str, sql: str, found: DataType) -> DeltaAnalysisException:

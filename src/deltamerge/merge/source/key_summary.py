@@ -295,10 +295,11 @@ def summary_of_aggregates(
 
     Args:
         row: ``n``, the rows; where they were measured ``row_bytes``, about how many bytes they take, and
-            ``nested_bytes``, how many more on an average; ``last``, the greatest row number; ``longest``, the greatest within a partition; ``whole``, how many rows have no NULL
-            that keeps them from a match, ``different``, how many keys these have, where partitions have few rows, and
-            ``about_different``, about how many elsewhere; and of the i-th key whose order is kept what a `KeyRange`
-            has, ``few<i>``, its values where partitions have few rows, as JSON.
+            ``nested_bytes``, how many more on an average; ``last``, the greatest row number; ``longest``, the greatest
+            within a partition; ``whole``, how many rows have no NULL that keeps them from a match, ``different``, how
+            many keys these have, where partitions have few rows, and ``about_different``, about how many elsewhere; and
+            of the i-th key whose order is kept what a `KeyRange` has, ``few<i>``, its values where partitions have few
+            rows, as JSON.
         histograms: As for `key_aggregates`.
     """
     count, longest = int(row["n"]), row.get("longest") or 0

@@ -41,11 +41,10 @@ def read_comment(cursor: Cursor) -> ast.AlterTable | None:
         return None
     table = read_table(cursor, "COMMENT ON TABLE")
     cursor.expect("COMMENT ON TABLE", "IS")
-    if cursor.accept("NULL"):
-        return ast.AlterTable(table, ast.UnsetProperties(("comment",)))
-    comment = read_string(cursor, "COMMENT ON TABLE", "a comment")
+    comment = None if cursor.accept("NULL") else read_string(cursor, "COMMENT ON TABLE", "a comment")
     read_end(cursor, "COMMENT ON TABLE")
-    return ast.AlterTable(table, ast.SetProperties({"comment": comment}))
+    change = ast.UnsetProperties(("comment",)) if comment is None else ast.SetProperties({"comment": comment})
+    return ast.AlterTable(table, change)
 
 
 def _read_column_comment(cursor: Cursor) -> ast.AlterTable | None:

@@ -120,7 +120,7 @@ class InsertRows(OfTable):
     columns: tuple[NameParts, ...] = ()
     by_name: bool = False
     partition: tuple[tuple[str, str | None], ...] = ()
-    replace_where: str | None = None
+    replace_where: Expression | None = None
     schema_evolution: bool = False
     if_not_exists: bool = False
 

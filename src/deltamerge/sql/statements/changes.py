@@ -71,7 +71,7 @@ def read_insert(cursor: Cursor) -> InsertRows:
     replace_where = None
     if cursor.peek() == "REPLACE" and cursor.peek(1) == "WHERE":
         cursor.index += 2
-        replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES).text
+        replace_where = cursor.expression(f"{where} REPLACE WHERE", "a condition", *_QUERIES)
     query = read_rest(cursor, where)
     return InsertRows(
         table, overwrites, query, columns, by_name, partition, replace_where, evolves, if_not_exists=if_not_exists
@@ -79,12 +79,15 @@ def read_insert(cursor: Cursor) -> InsertRows:
 
 
 def with_defaults(query: str, defaults: Sequence[str | None]) -> str:
-    """Replace DEFAULT by the SQL of a column's default, in rows of VALUES and in a SELECT without FROM.
+    """Replace DEFAULT by the SQL of a column's default, in rows of VALUES or a SELECT without FROM, also in brackets.
 
     Args:
         defaults: By column, in the order of the values; None for NULL.
     """
     tokens = tokenize(query)
+    if tokens and tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1:
+        first, last = tokens[0].span.end, tokens[-1].span.start
+        return query[:first] + with_defaults(query[first:last], defaults) + query[last:]
     replaced: dict[Span, str] = {}
     if tokens and tokens[0].upper == "SELECT" and not any(t.upper == "FROM" and t.depth == 0 for t in tokens):
         replaced = _selected(tokens, defaults)

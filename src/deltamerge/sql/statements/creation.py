@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.columns import read_definition
 from deltamerge.sql.statements.parts import (
     read_end,
+    read_options,
     read_properties,
     read_rest,
     read_string,
@@ -18,6 +20,8 @@ from deltamerge.sql.statements.parts import (
 from deltamerge.sql.tokens import parse_error
 
 _WHERE = "CREATE TABLE"
+# Constraints that Delta tables do not have.
+_KEYS = ("PRIMARY", "FOREIGN", "UNIQUE")
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
 
 
@@ -31,10 +35,10 @@ def read_create(cursor: Cursor) -> ast.Statement | None:
         return _read_clone(cursor, table, mode)
     if cursor.peek() == "LIKE":
         return _read_like(cursor, table, mode)
-    source = "delta" if table.path is not None else _source(cursor)
-    if source is None:
+    source = _source(cursor)
+    if source is None and table.path is None:
         return ast.CreateOfDefaultSource(table)
-    return _read_definition(cursor, ast.CreateTable(table, mode)) if source == "delta" else None
+    return _read_definition(cursor, ast.CreateTable(table, mode)) if source in (None, "delta") else None
 
 
 def read_as_delta(sql: str) -> ast.CreateTable:
@@ -94,10 +98,11 @@ def _read_columns(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
     checks: dict[str, str] = {}
     cursor.expect(_WHERE, "(")
     while cursor.peek() != ")":
-        if cursor.peek() == "CONSTRAINT" and cursor.peek(2) == "CHECK":
+        if cursor.peek() == "CONSTRAINT" and cursor.peek(2) in ("CHECK", *_KEYS):
             name, expression = read_check(cursor, _WHERE)
             checks[name] = expression
         else:
+            _refuse_unnamed(cursor)
             columns.append(read_definition(cursor, _WHERE))
         if not cursor.accept(","):
             break
@@ -107,14 +112,26 @@ def _read_columns(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
     return replace(table, columns=tuple(columns), checks=checks)
 
 
+def _refuse_unnamed(cursor: Cursor) -> None:
+    """Refuse a constraint without a name, where a column of one of these names has a type."""
+    words = cursor.peek(), cursor.peek(1)
+    if words in (("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("UNIQUE", "(")):
+        raise _no_keys(cursor)
+    if words == ("CHECK", "("):
+        cursor.fail(_WHERE, ["a column"], "A CHECK constraint has a name: CONSTRAINT name CHECK (…).")
+
+
+def _no_keys(cursor: Cursor) -> DeltaParseException:
+    hint = "CHECK constraints and NOT NULL are enforced."
+    return parse_error(cursor.sql, cursor.span(), "Delta tables have no keys", hint=hint)
+
+
 def read_check(cursor: Cursor, where: str) -> tuple[str, str]:
     """Read ``CONSTRAINT name CHECK (expression)``."""
     cursor.expect(where, "CONSTRAINT")
     name = cursor.identifier(f"{where} CONSTRAINT", "a name")
-    if cursor.peek() in ("PRIMARY", "FOREIGN", "UNIQUE"):
-        raise parse_error(
-            cursor.sql, cursor.span(), "Delta tables have no keys", hint="CHECK constraints and NOT NULL are enforced."
-        )
+    if cursor.peek() in _KEYS:
+        raise _no_keys(cursor)
     cursor.expect(f"{where} CONSTRAINT", "CHECK")
     if cursor.peek() != "(":
         cursor.fail(f"{where} CONSTRAINT CHECK", ["(expression)"])
@@ -134,7 +151,7 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
     if cursor.accept("TBLPROPERTIES"):
         return replace(table, properties={**table.properties, **read_properties(cursor, f"{_WHERE} TBLPROPERTIES")})
     if cursor.accept("OPTIONS"):
-        options = read_properties(cursor, f"{_WHERE} OPTIONS")
+        options = read_options(cursor, f"{_WHERE} OPTIONS")
         lowered = {key.lower(): value for key, value in options.items()}
         of_delta = {key: value for key, value in options.items() if key.lower().startswith("delta.")}
         properties = {**of_delta, **table.properties}

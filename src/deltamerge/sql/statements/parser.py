@@ -46,7 +46,7 @@ def _read_with(cursor: Cursor) -> Statement | None:
         return None
     ctes = cursor.sql_since(0)
     insert = read_insert(cursor)
-    return replace(insert, query=f"{ctes} {insert.query}")
+    return replace(insert, query=f"{ctes} ({insert.query})")
 
 
 _READERS: Mapping[str, Callable[[Cursor], Statement | None]] = {

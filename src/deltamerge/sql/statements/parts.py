@@ -8,7 +8,7 @@ from deltamerge.sql.merge_ast import Expression, NameParts
 from deltamerge.sql.names import parse_name
 from deltamerge.sql.operands import constant_string, skip_value
 from deltamerge.sql.statements.ast import TableName, TimeTravel
-from deltamerge.sql.tokens import Kind
+from deltamerge.sql.tokens import Kind, parse_error
 
 
 def read_table(cursor: Cursor, where: str) -> TableName:
@@ -101,7 +101,27 @@ def read_time_travel(cursor: Cursor, where: str) -> TimeTravel | None:
 
 
 def read_properties(cursor: Cursor, where: str) -> dict[str, str]:
-    """Read ``('key' = 'value', a.b = true, …)``."""
+    """Read ``('key' = 'value', a.b = true, …)``, each key once."""
+    start, found = cursor.index, dict[str, str]()
+
+    def read() -> None:
+        key, value = _read_property(cursor, where)
+        if key in found:
+            raise parse_error(
+                cursor.sql,
+                cursor.since(start + 1),
+                f"{where}: found duplicate keys `{key}`",
+                error_class="DUPLICATE_KEY",
+                hint="Give each key once.",
+            )
+        found[key] = value
+
+    cursor.in_brackets(where, read)
+    return found
+
+
+def read_options(cursor: Cursor, where: str) -> dict[str, str]:
+    """Read options as `read_properties` does; of a key that is there twice, the last one."""
     return dict(cursor.in_brackets(where, lambda: _read_property(cursor, where)))
 
 
