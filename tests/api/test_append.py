@@ -98,6 +98,10 @@ def test_the_column_of_a_value_that_does_not_fit(spark: SparkSession, tmp_path: 
     with pytest.raises(ArithmeticException) as caught:
         write_delta(spark.sql("SELECT CAST(id + 3000000000 AS INT) AS v, 7 AS w FROM range(1)"), path, mode="append")
     assert caught.value.getCondition() == "CAST_OVERFLOW"
+    both = spark.sql("SELECT CAST(id + 3000000000 AS INT) AS v, 7L AS w FROM range(1)")
+    with pytest.raises(ArithmeticException) as caught:
+        write_delta(both.selectExpr("v", "'x' AS s"), path, mode="append")
+    assert caught.value.getCondition() == "CAST_OVERFLOW"
     assert files_below(path) == before
 
 

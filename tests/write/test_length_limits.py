@@ -92,3 +92,24 @@ def test_limits_beside_fields_as_delta_spark_adds_them(spark: SparkSession, tmp_
     assert found(spark, table, "s.c") == [("x ",)]
     with TOO_LONG:
         DeltaTable.forPath(spark, str(tmp_path / "t")).update(set={"s.c": "'long'"})
+
+
+@pytest.mark.slow
+def test_too_long_beside_an_identity_column(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(spark, tmp_path / "t", "id BIGINT GENERATED ALWAYS AS IDENTITY, c VARCHAR(3)")
+    with TOO_LONG:
+        sql(spark, f"INSERT INTO {table} (c) VALUES ('long')")
+
+
+@pytest.mark.slow
+def test_fields_of_structs_in_arrays(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(spark, tmp_path / "t", "id INT, a ARRAY<STRUCT<n: INT, c: CHAR(2)>>, m MAP<STRING, CHAR(2)>", MAPPED)
+    sql(spark, f"ALTER TABLE {table} ADD COLUMNS (a.element.d CHAR(3))")
+    sql(spark, f"ALTER TABLE {table} RENAME COLUMN a.element.c TO e")
+    sql(spark, f"INSERT INTO {table} SELECT 1, array(named_struct('n', 1, 'e', 'x', 'd', 'y')), map('k', 'z')")
+    assert found(spark, table, "a[0].e, a[0].d, m['k']") == [("x ", "y  ", "z ")]
+    fields = load_snapshot(open_store(str(tmp_path / "t"))).schema.fields
+    limits = [field.metadata.get("__CHAR_VARCHAR_TYPE_STRING") for field in fields]
+    assert limits == [None, "array<struct<n:int,e:char(2),d:char(3)>>", "map<string,char(2)>"]
+    with TOO_LONG:
+        sql(spark, f"INSERT INTO {table} SELECT 2, array(named_struct('n', 1, 'e', 'x', 'd', 'long')), NULL")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
-from deltamerge.exceptions import DeltaRuntimeException, OverflowException
+from deltamerge.exceptions import DeltaRuntimeException, OverflowException, UnfitValueException
 from deltamerge.spark.row_errors import row_error_in
 from deltamerge.write.store_assignment import OVERFLOW, CastPart, casts_in, sql_type
 
@@ -23,10 +23,12 @@ class Overflow:
     source: str | None = None
     target: str | None = None
     column: str | None = None
+    value: str | None = None
 
     @property
     def words(self) -> str:
-        problem = f"a value of type {self.source or ''} does not fit {self.target or ''}"
+        value = "a value" if self.value is None else f"the value '{self.value}'"
+        problem = f"{value} of type {self.source or ''} does not fit {self.target or ''}"
         return problem if self.column is None else f"{problem} in column `{self.column}`"
 
     def error(self, condition: str, message: str) -> DeltaRuntimeException:
@@ -40,7 +42,7 @@ class Overflow:
         }
         parameters = {name: value for name, value in known.items() if value is not None}
         if self.source == "STRING":
-            return DeltaRuntimeException("CAST_INVALID_INPUT", message, parameters=parameters)
+            return UnfitValueException("CAST_INVALID_INPUT", message, parameters=parameters)
         return OverflowException(condition, message, parameters=parameters)
 
 
@@ -67,7 +69,11 @@ def narrowing_casts(
 def overflow_in(message: str) -> Overflow | None:
     """Read the value that does not fit its column from a failed job's message; None for other failures."""
     found = row_error_in(message, OVERFLOW)
-    return None if found is None else Overflow(found["source"], found["target"], found["column"] or None)
+    return (
+        None
+        if found is None
+        else Overflow(found["source"], found["target"], found["column"] or None, found.get("value"))
+    )
 
 
 def casts_at_fault(message: str, narrowing: Sequence[Narrowing]) -> list[Narrowing]:

@@ -10,11 +10,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.failed_jobs import cause_in
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.nested_types import as_nullable
 from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, merge_conf
@@ -23,7 +22,7 @@ from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.align import align
-from deltamerge.write.assignment_errors import casts_at_fault, narrowing_casts, overflow_in, overflow_of
+from deltamerge.write.assignment_errors import Overflow, overflow_in
 from deltamerge.write.char_varchar import as_strings, excess_in
 from deltamerge.write.constraints import REPLACE_WHERE, Check, checked, violation_in
 from deltamerge.write.data_files import (
@@ -41,8 +40,6 @@ from deltamerge.write.layout import bin_size
 from deltamerge.write.schema_evolution import check_known
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 from deltamerge.write.stored_schema import without_sparks_own
-
-_OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE")
 
 
 def new_schema(schema: StructType) -> StructType:
@@ -70,7 +67,7 @@ def write_fitted(
     """Write rows of an existing table; return also its schema with the high water marks after them."""
     schema = definition.schema
     fitted, given = _fitted(frame, definition, merge_conf(table.spark), table.name)
-    with _storing(frame.schema, schema), identities_given(fitted, schema, given) as (numbered, identities):
+    with _storing(), identities_given(fitted, schema, given) as (numbered, identities):
         rows = with_generated(numbered, schema, given)
         further = () if all_match is None else (_replaced_rows_check(all_match),)
         written = write_checked(table, rows, definition, folder, options, further, with_changes=with_changes)
@@ -88,7 +85,9 @@ def _fitted(
 ) -> tuple[DataFrame, frozenset[str]]:
     """Return a frame in the table's columns and types, with defaults for missing ones, and the names of the others."""
     # Names are a table's whatever their case, also where the session tells them apart. Delta: normalizeColumnNames.
-    assignment = StoreAssignment(conf.store_assignment_policy, conf.ansi_enabled, case_sensitive=False)
+    # Under ANSI the session's own casts would not say which column a value does not fit.
+    policy = conf.store_assignment_policy
+    assignment = StoreAssignment(policy, conf.ansi_enabled and policy != "ANSI", case_sensitive=False)
     check_duplicates(frame.schema)
     given = {f.name.lower(): f for f in frame.schema.fields}
     known = {f.name.lower(): f for f in definition.schema.fields}
@@ -158,32 +157,22 @@ def write_checked(
 
 
 @contextmanager
-def _storing(given: StructType, schema: StructType) -> Iterator[None]:
-    """Name the column of a value that does not fit it.
-
-    Raises:
-        OverflowException: CAST_OVERFLOW_IN_TABLE_INSERT in the place of Spark's overflow, where a value is cast to its
-            column's type. Spark: CheckOverflowInTableInsert.
-    """
+def _storing() -> Iterator[None]:
+    """Raise the user's error of a value that does not fit its column."""
     try:
         yield
     except SPARK_ERRORS as error:
-        excess = excess_in(str(error))
-        if excess is not None:
-            raise excess from None
-        overflow = signal = overflow_in(str(error))
-        if overflow is None:
-            columns = {f.name.lower(): f for f in schema.fields}
-            pairs = [(columns[f.name.lower()], f) for f in given.fields if f.name.lower() in columns]
-            narrowing = [n for to, f in pairs for n in narrowing_casts(to.name, f.dataType, to.dataType)]
-            condition, message, _ = cause_in(str(error)) or ("", "", "")
-            # Spark points at the casts of a user's query.
-            is_users = "== SQL" in str(error) or "== DataFrame" in str(error)
-            if is_users or not condition.startswith(_OVERFLOWS) or not casts_at_fault(message, narrowing):
-                raise
-            overflow = overflow_of(message, narrowing)
-        raise overflow.error(
-            "CAST_OVERFLOW_IN_TABLE_INSERT",
-            f"A value cannot be stored in its column: {overflow.words}. Nothing was written. Correct the value, or "
-            "use try_cast for NULL in its place.",
-        ) from (error if signal is None else None)
+        overflow = overflow_in(str(error))
+        found = excess_in(str(error)) if overflow is None else _overflow(overflow)
+        if found is None:
+            raise
+        # The cause is only the signal that our own expressions raise.
+        raise found from None
+
+
+def _overflow(overflow: Overflow) -> DeltaRuntimeException:
+    return overflow.error(
+        "CAST_OVERFLOW_IN_TABLE_INSERT",
+        f"A value cannot be stored in its column: {overflow.words}. Nothing was written. Correct the value, or "
+        "use try_cast for NULL in its place.",
+    )

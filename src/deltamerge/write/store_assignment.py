@@ -68,9 +68,12 @@ class StoreAssignment:
             return value.cast(target)
         if self.policy == "LEGACY":
             return legacy_cast(value, source, target)
+        if _can_up_cast(source, target):
+            return value.cast(target)
         fitting = value.try_cast(target)
         given, wanted = self.whole or (sql_type(source), sql_type(target))
-        overflow = row_error(OVERFLOW, {"source": given, "target": wanted, "column": self.column}, {})
+        known = {"source": given, "target": wanted, "column": self.column}
+        overflow = row_error(OVERFLOW, known, {"value": value.cast("string")})
         return F.when(value.isNotNull() & fitting.isNull(), overflow.cast(target)).otherwise(fitting)
 
 
