@@ -181,6 +181,32 @@ def test_a_failure_is_foretold(
     assert raised.value.getCondition() == error
 
 
+def test_a_source_that_reads_the_target(spark: SparkSession, tmp_path: Path) -> None:
+    """The frame is read as of the version that is merged into, as `run` reads it."""
+    path = people(spark, tmp_path / "t")
+    source = DeltaTable.forPath(spark, path).toDF().where("id >= 3")
+    write_delta(frame(spark, SCHEMA, [(4, "dee", 60)]), path, mode="append")
+    merge = merge_of(spark, path, source=source)
+    plan = merge.plan(analyze=True)
+    assert plan.explanation.forecast is not None
+    assert [clause.rows for clause in plan.explanation.forecast.clauses] == [2, 0]
+    assert merge.run().metrics["numTargetRowsUpdated"] == 2
+
+
+def test_a_transaction_that_the_table_has(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set("spark.databricks.delta.write.txnAppId", "app")
+    spark.conf.set("spark.databricks.delta.write.txnVersion", "1")
+    try:
+        merge = merge_of(spark, path)
+        merge.execute()
+        (first, *_) = merge.plan().explanation.warnings
+    finally:
+        for name in ("AppId", "Version"):
+            spark.conf.unset(f"spark.databricks.delta.write.txn{name}")
+    assert first == "The table already holds the application transaction app 1: the merge would do nothing."
+
+
 def test_null_and_repeated_keys(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     source = frame(spark, SCHEMA, [(None, "a", 1), (7, "b", 1), (7, "c", 1), (8, "d", 1)])

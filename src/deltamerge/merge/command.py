@@ -103,8 +103,7 @@ class MergeIntoCommand:
                     raise
                 except RUN_AGAIN as error:
                     lost.append(LostCommit.of(error))
-                    is_bound = self.snapshot is not None or not _follows(started)
-                    if len(lost) > conf.conflict_retries or is_bound:
+                    if len(lost) > conf.conflict_retries or not can_run_again(started):
                         raise (gave_up(error, lost) if len(lost) > 1 else error) from None
                     started = replace(started, begun=None)
                     logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
@@ -154,7 +153,10 @@ def _run_once(
         reset_transaction(spark, conf)
         return already_committed(command.table, command.statement, snapshot)
     if command.snapshot is None and command.statement.has_source:
-        command, snapshot = _with_source_of_now(command, snapshot, kept)
+        given = command.statement.source
+        command, snapshot = with_source_of_now(command, snapshot)
+        if command.statement.source is not given:
+            kept.forget()
     execution = replace(prepare(command, snapshot, conf, steps), kept=kept)
     changes = replace(execute_plan(execution), appended=command.appended)
     store, folder = command.table.store, changes.execution.folder
@@ -189,9 +191,7 @@ def _run_once(
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
 
 
-def _with_source_of_now(
-    command: MergeIntoCommand, snapshot: Snapshot, kept: KeptSource
-) -> tuple[MergeIntoCommand, Snapshot]:
+def with_source_of_now(command: MergeIntoCommand, snapshot: Snapshot) -> tuple[MergeIntoCommand, Snapshot]:
     """Return the merge with what its source reads of the target as of the version that it merges into, and this."""
     statement, table = command.statement, command.table
     read = versions_read(statement.source, table, snapshot)
@@ -201,14 +201,14 @@ def _with_source_of_now(
         snapshot = table.snapshot_to_write()
     source = read_again(statement.source, table, snapshot)
     refuse_stale_rows(table, snapshot, source)
-    if source is not statement.source:
-        kept.forget()
     return replace(command, statement=replace(statement, source=source)), snapshot
 
 
-def _follows(command: MergeIntoCommand) -> bool:
+def can_run_again(command: MergeIntoCommand) -> bool:
     """Return whether the merge can run again on a newer version: its source does not hold rows of an older one."""
     source, table = command.statement.source, command.table
+    if command.snapshot is not None:
+        return False
     return not reads_table(source, table) or follows_table(source, table, table.snapshot())
 
 

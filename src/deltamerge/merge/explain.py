@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.command import MergeIntoCommand
+from deltamerge.merge.command import MergeIntoCommand, can_run_again, with_source_of_now
 from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
 from deltamerge.merge.executors.job_errors import assigning_values, is_stopped, translated_of_merge
@@ -20,7 +20,7 @@ from deltamerge.merge.outcome import ClauseForecast, MergeExplanation, MergeFore
 from deltamerge.merge.output.frames import Rows, TargetSide, source_rows
 from deltamerge.merge.output.identity_columns import generated_identities
 from deltamerge.merge.plan import Declined
-from deltamerge.merge.planning.advice import conflicts, feature_costs, rows_to_read, warnings
+from deltamerge.merge.planning.advice import about_transaction, conflicts, feature_costs, rows_to_read, warnings
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.preparation import prepare
 from deltamerge.merge.source.key_summary import SourceSummary
@@ -30,6 +30,7 @@ from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_merging, session_settings
 from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, merge_conf
+from deltamerge.txn.application import session_transaction
 from deltamerge.write.identity_columns import number_rows
 
 
@@ -46,6 +47,8 @@ def explain_merge(
             snapshot = (command.begun or table).snapshot()
             snapshot.check_writable()
         started = replace(command, timestamp=timestamp)
+        if command.snapshot is None and command.statement.has_source:
+            started, snapshot = with_source_of_now(started, snapshot)
         execution = _looked_at(prepare(started, snapshot, conf, steps))
         forecast = None
         if analyze:
@@ -62,8 +65,8 @@ def explain_merge(
         bytes_to_read=context.files.size_in_bytes,
         read_predicate=rows_to_read(context, plan.source.choice),
         features=feature_costs(context),
-        conflicts=conflicts(context, plan.source.choice),
-        warnings=warnings(context),
+        conflicts=conflicts(context, plan.source.choice, conf.conflict_retries if can_run_again(started) else 0),
+        warnings=(*about_transaction(session_transaction(conf), snapshot), *warnings(context)),
         forecast=forecast,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deltamerge.log.features.type_widening import TYPE_CHANGES
 from deltamerge.log.properties import is_enabled
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.join_keys import NoPlainKeys
 from deltamerge.merge.planning.context import PlanningContext
 from deltamerge.skipping.indexed import NUM_INDEXED_COLS, IndexedColumns, leaves_of
@@ -23,6 +24,7 @@ from deltamerge.skipping.predicates import (
     Predicate,
     StartsWith,
 )
+from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.write.constraints import constraints_of
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import identity_column
@@ -57,8 +59,7 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
     return tuple(found)
 
 
-def conflicts(context: PlanningContext, source: str) -> tuple[str, ...]:
-    retries = context.conf.conflict_retries
+def conflicts(context: PlanningContext, source: str, retries: int) -> tuple[str, ...]:
     again = f"the merge then runs again, up to {retries} times" if retries > 0 else "the merge then fails"
     files, blind = context.files.num_files, _is_write_serializable(context)
     writers = "Commits other than plain appends" if blind else "Commits"
@@ -94,6 +95,13 @@ def rows_to_read(context: PlanningContext, source: str) -> str:
 def _is_write_serializable(context: PlanningContext) -> bool:
     level = context.snapshot.metadata.configuration.get("delta.isolationLevel", "Serializable")
     return level.lower() == "writeserializable"
+
+
+def about_transaction(transaction: ApplicationTransaction | None, snapshot: Snapshot) -> list[str]:
+    if transaction is None or not transaction.is_in(snapshot):
+        return []
+    named = f"{transaction.app_id} {transaction.version}"
+    return [f"The table already holds the application transaction {named}: the merge would do nothing."]
 
 
 def warnings(context: PlanningContext) -> tuple[str, ...]:
