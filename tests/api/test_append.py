@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import ArithmeticException, PySparkException
 
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
 from merge.tables import files_below
 
@@ -153,3 +153,24 @@ def test_names_are_a_tables_whatever_their_case(spark: SparkSession, tmp_path: P
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
     assert sorted((row.id, row.s.a) for row in DeltaTable.forPath(spark, path).toDF().collect()) == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_values_that_change_their_type(spark: SparkSession, tmp_path: Path, ansi: str) -> None:
+    """They are stored as ANSI assigns them, whatever the session's own casts do."""
+    path = str(tmp_path / "t")
+    columns = "s STRING, i INT, d ARRAY<DOUBLE>, m MAP<BIGINT, STRING>, t TIMESTAMP, n INT"
+    sql(spark, f"CREATE TABLE delta.`{path}` ({columns}) USING delta")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        values = "CAST(0.0000000123 AS DECIMAL(20,10)) AS s, 7L AS i, array(0.5F) AS d, map(1, 2.50) AS m"
+        write_delta(spark.sql(f"SELECT {values}, DATE'2024-01-02' AS t, parse_json('null') AS n"), path, mode="append")
+        wrong = {"array('x') AS d": "CAST_INVALID_INPUT", "array(1e300D) AS x, 3000000000L AS i": None}
+        for value, condition in wrong.items():
+            with pytest.raises(PySparkException) as caught:
+                write_delta(spark.sql(f"SELECT {value} FROM range(1)").drop("x"), path, mode="append")
+            assert caught.value.getCondition() == condition or condition is None
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    (row,) = DeltaTable.forPath(spark, path).toDF().selectExpr("s", "i", "d", "m", "string(t) AS t", "n").collect()
+    assert tuple(row) == ("0.0000000123", 7, [0.5], {1: "2.50"}, "2024-01-02 00:00:00", None)

@@ -238,6 +238,7 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("CREATE TABLE t (a INT, PRIMARY KEY (a)) USING delta", "no keys"),
         ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES s (a)) USING delta", "no keys"),
         ("CREATE TABLE t (a INT, UNIQUE (a)) USING delta", "no keys"),
+        ("CREATE TABLE t (a INT PRIMARY KEY) USING delta", "no keys"),
         ("CREATE TABLE t (a INT, CONSTRAINT c PRIMARY KEY (a)) USING delta", "no keys"),
         ("CREATE TABLE t (a INT, CHECK (a > 0)) USING delta", "CONSTRAINT name CHECK"),
         ("CREATE TABLE t USING delta TBLPROPERTIES ('a' = '1', a = '2') AS SELECT 1 AS id", "duplicate keys `a`"),

@@ -114,8 +114,16 @@ class DeltaTable(TableCommands):
         Returns:
             Whether there is one; False for the log's own folder.
         """
-        folders = folders_up(open_table(sparkSession, identifier, options).store.absolute(""))
-        return any(table_exists(open_table(sparkSession, folder, options).store) for folder in folders)
+        for number, folder in enumerate(folders_up(open_table(sparkSession, identifier, options).location)):
+            try:
+                if table_exists(open_table(sparkSession, folder, options).store):
+                    return True
+            except Exception:
+                # Of folders above nobody need be able to see anything. Delta: findDeltaTableRoot.
+                if number == 0:
+                    raise
+                return False
+        return False
 
     @classmethod
     def create(

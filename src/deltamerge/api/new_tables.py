@@ -83,7 +83,7 @@ def new_place(table: Table, name: tuple[str, ...]) -> Place:
 
     The catalog would take a relative location for one below the database's folder.
     """
-    return Place(table, name, table.store.absolute(""))
+    return Place(table, name, table.location)
 
 
 def create(

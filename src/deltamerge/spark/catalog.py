@@ -189,11 +189,13 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
 
     What another catalog has, or might have, is a table without a location here.
     """
-    is_elsewhere = names_another_catalog(spark, parts)
+    # No catalog has a database of this name of its own.
+    is_global = len(parts) == len((GLOBAL_DATABASE, "view")) and parts[0].lower() == GLOBAL_DATABASE
+    is_elsewhere = not is_global and names_another_catalog(spark, parts)
     if (is_elsewhere and len(parts) > 1) or len(parts) > _MOST_PARTS:
         return CatalogEntry("", None)
     # Temporary views are in no database, but for the global ones.
-    database = ("default",) if is_elsewhere else qualified(spark, parts)[:-1]
+    database = parts[:-1] if is_global else ("default",) if is_elsewhere else qualified(spark, parts)[:-1]
     is_view_in_reach = len(parts) == 1 or database[-1].lower() == GLOBAL_DATABASE
     with errors_not_logged():
         try:

@@ -36,9 +36,9 @@ _lock = threading.Lock()
 # A file system holds connections, and Hadoop never lets go of one, so that sessions with the same settings share it: a
 # driver may make a session for each request, and a stream makes one each time it starts. The settings are compared in
 # the JVM, since it takes long to send them.
-_opened: dict[tuple[str, str, tuple[int, ...]], tuple[list[Any], Any]] = {}
-# Spark's own settings are among a session's, too: they change from merge to merge.
-_COMPARED = ("fs.", "dfs.", "hadoop.", "ipc.", "google.")
+_opened: dict[tuple[str, str, int], tuple[Any, Any]] = {}
+# Those of Spark are among a session's, too, and change from merge to merge.
+_OF_SPARK = r"^spark\."
 
 
 class JvmFiles:
@@ -54,10 +54,11 @@ class JvmFiles:
             self._conf.set(key, value)
         self._root = self._jvm.org.apache.hadoop.fs.Path(url).toUri()
         self._url = url
-        settings = [self._conf.getPropsWithPrefix(prefix) for prefix in _COMPARED]
-        place = str(context.applicationId), url, tuple(int(found.hashCode()) for found in settings)
+        settings = self._conf.getPropsWithPrefix("")
+        settings.keySet().removeIf(self._jvm.java.util.regex.Pattern.compile(_OF_SPARK).asPredicate())
+        place = str(context.applicationId), url, int(settings.hashCode())
         with _lock:
-            if place not in _opened or not all(a.equals(b) for a, b in zip(_opened[place][0], settings, strict=True)):
+            if place not in _opened or not _opened[place][0].equals(settings):
                 _opened[place] = settings, self._open()
             self._system = _opened[place][1]
         self._root = self._system.getUri()

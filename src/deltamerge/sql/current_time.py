@@ -10,7 +10,7 @@ from deltamerge.exceptions import DeltaParseException
 from deltamerge.skipping.timestamps import is_fixed, session_zone
 from deltamerge.sql.names import quote
 from deltamerge.sql.relations import AFTER_FROM
-from deltamerge.sql.tokens import Kind, Token, tokenize, words
+from deltamerge.sql.tokens import Kind, Token, is_keyword_place, tokenize, words
 
 # Literals, by which files are skipped, too.
 _TIMESTAMP = "TIMESTAMP_LTZ'{instant}'"
@@ -90,13 +90,13 @@ def _item_places(tokens: Sequence[Token]) -> set[int]:
             selects[token.depth] = True
         elif token.text == "(":
             selects[token.depth + 1] = False
-        elif token.upper in _AFTER_ITEMS:
+        elif token.upper in _AFTER_ITEMS and is_keyword_place(tokens, index):
             selects[token.depth] = False
     return places
 
 
 def _ends_item(tokens: Sequence[Token], index: int) -> bool:
-    return index == len(tokens) or tokens[index].text in (",", ")", ";") or tokens[index].upper in _AFTER_ITEMS
+    return index == len(tokens) or tokens[index].text in (",", ")", ";", "|>") or tokens[index].upper in _AFTER_ITEMS
 
 
 def _literals(microseconds: int, zone: str | None) -> dict[str, str]:

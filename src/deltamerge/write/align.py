@@ -8,7 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains, matching_inner_types
-from deltamerge.write.store_assignment import StoreAssignment
+from deltamerge.write.store_assignment import StoreAssignment, is_widening
 
 
 def same_name(left: str, right: str, case_sensitive: bool) -> bool:
@@ -150,6 +150,8 @@ def align(
         if existing is not None and _lacks_fields(source, target, assignment.case_sensitive):
             return F.when(value.isNull() & existing.isNull(), F.lit(None).cast(target)).otherwise(built)
         return F.when(value.isNotNull(), built)
+    if is_widening(source, target):
+        return value.cast(target)
     if contains(target, StructType) or not assignment.is_sessions_own:
         if not contains(target, StructType):
             assignment = assignment.within(source, target)

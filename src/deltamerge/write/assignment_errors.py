@@ -24,6 +24,7 @@ class Overflow:
     target: str | None = None
     column: str | None = None
     value: str | None = None
+    is_string: bool = False
 
     @property
     def words(self) -> str:
@@ -41,7 +42,7 @@ class Overflow:
             "ansiEnabledFlag": "spark.sql.ansi.enabled",
         }
         parameters = {name: value for name, value in known.items() if value is not None}
-        if self.source == "STRING":
+        if self.is_string:
             return UnfitValueException("CAST_INVALID_INPUT", message, parameters=parameters)
         return OverflowException(condition, message, parameters=parameters)
 
@@ -69,11 +70,10 @@ def narrowing_casts(
 def overflow_in(message: str) -> Overflow | None:
     """Read the value that does not fit its column from a failed job's message; None for other failures."""
     found = row_error_in(message, OVERFLOW)
-    return (
-        None
-        if found is None
-        else Overflow(found["source"], found["target"], found["column"] or None, found.get("value"))
-    )
+    if found is None:
+        return None
+    column, is_string = found["column"] or None, bool(found["is_string"])
+    return Overflow(found["source"], found["target"], column, found["value"], is_string)
 
 
 def casts_at_fault(message: str, narrowing: Sequence[Narrowing]) -> list[Narrowing]:
@@ -91,8 +91,8 @@ def overflow_of(message: str, narrowing: Sequence[Narrowing]) -> Overflow:
 
     Spark names the types of the value; of one in an array or map Delta names those of the array or map.
     """
-    fitting = {Overflow(*one.cast.types, one.column) for one in casts_at_fault(message, narrowing)}
+    fitting = {Overflow(one.cast.types[0], one.cast.types[1], one.column) for one in casts_at_fault(message, narrowing)}
     if len(fitting) == 1:
         return fitting.pop()
     types = _CAST.search(message)
-    return Overflow() if types is None else Overflow(*types.groups())
+    return Overflow() if types is None else Overflow(types[1], types[2])

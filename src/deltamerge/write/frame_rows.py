@@ -85,9 +85,8 @@ def _fitted(
 ) -> tuple[DataFrame, frozenset[str]]:
     """Return a frame in the table's columns and types, with defaults for missing ones, and the names of the others."""
     # Names are a table's whatever their case, also where the session tells them apart. Delta: normalizeColumnNames.
-    # Under ANSI the session's own casts would not say which column a value does not fit.
     policy = conf.store_assignment_policy
-    assignment = StoreAssignment(policy, conf.ansi_enabled and policy != "ANSI", case_sensitive=False)
+    assignment = StoreAssignment(policy, conf.ansi_enabled, case_sensitive=False, names_columns=policy == "ANSI")
     check_duplicates(frame.schema)
     given = {f.name.lower(): f for f in frame.schema.fields}
     known = {f.name.lower(): f for f in definition.schema.fields}

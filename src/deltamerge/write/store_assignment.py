@@ -41,6 +41,7 @@ class StoreAssignment:
         structs_by_name: Whether a struct's fields are taken by name, else by position.
         column: The column that a value is stored in, for the error of one that does not fit.
         whole: The types of the array or map that the value is in, as SQL; of a value in a struct its own.
+        names_columns: Whether the error of a value that does not fit is to name its column, which Spark's is not.
     """
 
     policy: str
@@ -49,6 +50,7 @@ class StoreAssignment:
     structs_by_name: bool = True
     column: str = ""
     whole: tuple[str, str] | None = None
+    names_columns: bool = False
 
     def into(self, column: str) -> StoreAssignment:
         return replace(self, column=column)
@@ -60,6 +62,8 @@ class StoreAssignment:
     @property
     def is_sessions_own(self) -> bool:
         """Whether the session's own casts store values so, also those of whole arrays and maps."""
+        if self.names_columns:
+            return False
         return self.policy == "STRICT" or self.ansi_enabled == (self.policy == "ANSI")
 
     def cast(self, value: Column, source: T.DataType, target: T.DataType) -> Column:
@@ -68,11 +72,13 @@ class StoreAssignment:
             return value.cast(target)
         if self.policy == "LEGACY":
             return legacy_cast(value, source, target)
-        if _can_up_cast(source, target):
+        if isinstance(source, T.VariantType) or is_widening(source, target):
+            # Of a variant that is null the value is NULL; what does not fit raises in every mode but TRY.
             return value.cast(target)
         fitting = value.try_cast(target)
         given, wanted = self.whole or (sql_type(source), sql_type(target))
-        known = {"source": given, "target": wanted, "column": self.column}
+        is_string = "true" if isinstance(source, T.StringType) else ""
+        known = {"source": given, "target": wanted, "column": self.column, "is_string": is_string}
         overflow = row_error(OVERFLOW, known, {"value": value.cast("string")})
         return F.when(value.isNotNull() & fitting.isNull(), overflow.cast(target)).otherwise(fitting)
 
@@ -125,6 +131,14 @@ def casts_in(
             return
     for name, given, wanted in inner:
         yield from casts_in(given, wanted, structs_by_name=structs_by_name, path=(*path, name))
+
+
+def is_widening(source: T.DataType, target: T.DataType) -> bool:
+    """Return whether a cast is from numbers to numbers that take all of them, also in arrays and maps."""
+    if inner := matching_inner_types(source, target):
+        return all(one == other or is_widening(one, other) for _, one, other in inner)
+    numbers = isinstance(source, T.NumericType) and isinstance(target, T.NumericType)
+    return numbers and _can_up_cast(source, target)
 
 
 def first_lossy(source: T.DataType, target: T.DataType, *, structs_by_name: bool = True) -> CastPart | None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from deltamerge.merge.executors.job_errors import is_stopped, may_be_of_value
+from deltamerge.merge.executors.job_errors import is_stopped, is_unreadable
 from deltamerge.workers.file_systems import is_of_machine
 
 
@@ -38,12 +38,12 @@ def test_stopped(message: str) -> None:
 )
 def test_data_at_fault(message: str) -> None:
     assert not is_stopped(PySparkException(message))
-    assert may_be_of_value(PySparkException(message))
+    assert not is_unreadable(PySparkException(message))
 
 
 def test_a_source_that_cannot_be_read() -> None:
     message = "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file x. SQLSTATE: KD001"
-    assert not may_be_of_value(PySparkException(message))
+    assert is_unreadable(PySparkException(message))
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,6 @@ _STOPPED = re.compile(
     r"|Job \d+ cancelled|SparkContext was shut ?down|ExecutorLostFailure|OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
     r"|MemoryError|No space left on device|Too many open files|StatusCode\.(?:CANCELLED|UNAVAILABLE)"
 )
-# The SQLSTATEs of what an expression, a user's function or `raise_error` fails with.
-_OF_VALUES = ("22", "39", "P0")
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
 # Spark repeats the line of an expression that failed, with marks under the part.
 _POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")
@@ -59,10 +57,10 @@ def is_stopped(error: BaseException) -> bool:
     return _STOPPED.search(str(error)) is not None
 
 
-def may_be_of_value(error: BaseException) -> bool:
-    """Return whether a job may have failed because a value cannot be computed, and not as it read files."""
+def is_unreadable(error: BaseException) -> bool:
+    """Return whether a job failed as it read files, and not because a value cannot be computed."""
     cause = cause_in(str(error))
-    return cause is None or cause[2].startswith(_OF_VALUES)
+    return cause is not None and cause[0].startswith(_UNREADABLE)
 
 
 @contextmanager

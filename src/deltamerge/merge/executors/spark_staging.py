@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, DateType, NumericType, TimestampNTZTy
 
 from deltamerge.merge.analysis.join_keys import JoinKey
 from deltamerge.merge.executors.execution import Execution
-from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped, may_be_of_value
+from deltamerge.merge.executors.job_errors import is_lost_source, is_stopped, is_unreadable
 from deltamerge.merge.executors.lookup import StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe
 from deltamerge.merge.executors.staged_columns import StagedColumns
@@ -53,7 +53,7 @@ def computing_for_all(execution: Execution, recipe: LookupRecipe, columns: Stage
     try:
         yield
     except SPARK_ERRORS as error:
-        if not columns.computed or not may_be_of_value(error) or is_lost_source(error) or is_stopped(error):
+        if not columns.computed or is_unreadable(error) or is_lost_source(error) or is_stopped(error):
             raise
         if recipe.computed_keys:
             reason = "a key, value or condition cannot be computed for every source row"

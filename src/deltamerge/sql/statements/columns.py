@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.statements.ast import ColumnDefinition, Position
 from deltamerge.sql.statements.parts import read_integer, read_string
-from deltamerge.sql.tokens import Kind, is_keyword_place
+from deltamerge.sql.tokens import Kind, is_keyword_place, parse_error
 
-_AFTER_TYPE = frozenset({"NOT", "NULL", "COMMENT", "DEFAULT", "GENERATED", "CONSTRAINT", "FIRST", "AFTER", "CHECK"})
+KEYS = ("PRIMARY", "FOREIGN", "UNIQUE", "REFERENCES")
+_AFTER_TYPE = frozenset(
+    ("NOT", "NULL", "COMMENT", "DEFAULT", "GENERATED", "CONSTRAINT", "FIRST", "AFTER", "CHECK", *KEYS)
+)
 
 
 def read_definition(cursor: Cursor, where: str, *, alters: bool = False) -> ColumnDefinition:
@@ -58,9 +62,16 @@ def _read_option(cursor: Cursor, where: str, column: ColumnDefinition, alters: b
             cursor.fail(where, ["a column without GENERATED"], hint)
         cursor.index += 1
         return _read_generated(cursor, f"{where} GENERATED", column)
+    if cursor.peek() in KEYS:
+        raise no_keys(cursor)
     if alters and (position := read_position(cursor, where)) is not None:
         return replace(column, position=position)
     return None
+
+
+def no_keys(cursor: Cursor) -> DeltaParseException:
+    hint = "CHECK constraints and NOT NULL are enforced."
+    return parse_error(cursor.sql, cursor.span(), "Delta tables have no keys", hint=hint)
 
 
 def read_position(cursor: Cursor, where: str) -> Position:

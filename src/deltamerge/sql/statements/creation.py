@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.statements import ast
-from deltamerge.sql.statements.columns import read_definition
+from deltamerge.sql.statements.columns import KEYS, no_keys, read_definition
 from deltamerge.sql.statements.parts import (
     read_end,
     read_options,
@@ -21,7 +20,6 @@ from deltamerge.sql.tokens import parse_error
 
 _WHERE = "CREATE TABLE"
 # Constraints that Delta tables do not have.
-_KEYS = ("PRIMARY", "FOREIGN", "UNIQUE")
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
 
 
@@ -98,7 +96,7 @@ def _read_columns(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
     checks: dict[str, str] = {}
     cursor.expect(_WHERE, "(")
     while cursor.peek() != ")":
-        if cursor.peek() == "CONSTRAINT" and cursor.peek(2) in ("CHECK", *_KEYS):
+        if cursor.peek() == "CONSTRAINT" and cursor.peek(2) in ("CHECK", *KEYS):
             name, expression = read_check(cursor, _WHERE)
             checks[name] = expression
         else:
@@ -116,22 +114,17 @@ def _refuse_unnamed(cursor: Cursor) -> None:
     """Refuse a constraint without a name, where a column of one of these names has a type."""
     words = cursor.peek(), cursor.peek(1)
     if words in (("PRIMARY", "KEY"), ("FOREIGN", "KEY"), ("UNIQUE", "(")):
-        raise _no_keys(cursor)
+        raise no_keys(cursor)
     if words == ("CHECK", "("):
         cursor.fail(_WHERE, ["a column"], "A CHECK constraint has a name: CONSTRAINT name CHECK (…).")
-
-
-def _no_keys(cursor: Cursor) -> DeltaParseException:
-    hint = "CHECK constraints and NOT NULL are enforced."
-    return parse_error(cursor.sql, cursor.span(), "Delta tables have no keys", hint=hint)
 
 
 def read_check(cursor: Cursor, where: str) -> tuple[str, str]:
     """Read ``CONSTRAINT name CHECK (expression)``."""
     cursor.expect(where, "CONSTRAINT")
     name = cursor.identifier(f"{where} CONSTRAINT", "a name")
-    if cursor.peek() in _KEYS:
-        raise _no_keys(cursor)
+    if cursor.peek() in KEYS:
+        raise no_keys(cursor)
     cursor.expect(f"{where} CONSTRAINT", "CHECK")
     if cursor.peek() != "(":
         cursor.fail(f"{where} CONSTRAINT CHECK", ["(expression)"])
