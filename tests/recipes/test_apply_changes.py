@@ -158,6 +158,27 @@ def test_a_feed_into_a_table_that_has_rows(spark: SparkSession, tmp_path: Path) 
     assert read(spark, path) == [(1, "a", 5), (3, "c", 7)]
 
 
+@pytest.mark.parametrize("batches", [[[5, 12]], [[5], [12]], [[12], [5]]], ids=str)
+@pytest.mark.parametrize(("gone", "kept"), [(False, "INT"), (True, "BIGINT"), (False, "struct")])
+def test_null_keeps_the_newest_value_of_a_table_that_has_rows(
+    spark: SparkSession, tmp_path: Path, batches: list[list[int]], gone: bool, kept: str
+) -> None:
+    """The row of the target is newer than the change at 5, and older than the one at 12."""
+    path, values = str(tmp_path / "t"), {5: ("old", gone), 12: (None, False)}
+    sequence: str | list[str] = ["n", "m"] if kept == "struct" else "n"
+    columns = f"id INT, v STRING, n {'BIGINT' if kept == 'struct' else kept}, m INT"
+    write_delta(spark.createDataFrame([(1, "new", 10, 0), (2, "other", None, None)], columns), path)
+    for batch in batches:
+        rows = [(key, values[n][0], n, 1, values[n][1]) for n in batch for key in (1, 2)]
+        source = spark.createDataFrame(rows, "id INT, v STRING, n INT, m INT, gone BOOLEAN")
+        apply_changes(path, source, "id", sequence, apply_as_deletes="gone", ignore_null_updates=True)
+    second = (2, None if gone else "old", 12, 1)
+    # The row without a sequence is deleted, or takes the value at 5.
+    assert read(spark, path) == [(1, "new", 12, 1), second]
+    log = DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF()
+    assert "bigint" not in log.select("__sequence").dtypes[0][1]
+
+
 def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     schema = "id INT, v STRING, valid_from INT, valid_to INT, is_current BOOLEAN"

@@ -36,7 +36,13 @@ from deltamerge.recipes.changes import (
     shared_columns,
     written_columns,
 )
-from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest, with_events_shown
+from deltamerge.recipes.history import (
+    HistoryColumns,
+    merge_of_history,
+    merge_of_newest,
+    with_events_shown,
+    with_rows_shown,
+)
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
 from deltamerge.recipes.logged_names import (
     HOLDS_ALL,
@@ -348,15 +354,33 @@ class _Follower:
     def _to_log(
         self, events: DataFrame, table: DeltaTable, target: Snapshot, log: DeltaTable, keys: DataFrame, rules: FoldRules
     ) -> DataFrame:
-        """Return the events to log: of a history that was there before its log also those that its versions show.
+        """Return the events to log: of a target that was there before its log also those that it shows by itself.
 
-        A late event may take the place of a version, of which nothing would be known when a later one comes.
+        An event may take the place of a version or a row, of which nothing would be known when a late one comes.
         """
-        is_shared = self.change_log is not None
-        if self.history is None or is_shared or HOLDS_ALL in log.table.snapshot().metadata.configuration:
+        if self.change_log is not None:
+            return events
+        if self.history is None:
+            given = events.schema[SEQUENCE].dataType
+            shown = self._with_rows_shown(events, table, target, keys, rules)
+            kept = shown.schema[SEQUENCE].dataType
+            # The target's type may have more values than the log's.
+            fitting = F.col(SEQUENCE).try_cast(given)
+            return shown.where(fitting.cast(kept) == F.col(SEQUENCE)).withColumn(SEQUENCE, fitting)
+        if HOLDS_ALL in log.table.snapshot().metadata.configuration:
             return events
         rows = rows_of_keys(table.table, target, keys)
         return with_events_shown(events, rows, rules, self.history).where(F.col(SEQUENCE).isNotNull())
+
+    def _with_rows_shown(
+        self, events: DataFrame, table: DeltaTable, target: Snapshot, keys: DataFrame, rules: FoldRules
+    ) -> DataFrame:
+        """Return events, and the target's rows where values that these keep may be later than those of the events."""
+        kept = self._kept_sequence(rules.columns)
+        if kept is None or not rules.ignore_nulls:
+            return events
+        rows = rows_of_keys(table.table, target, keys)
+        return with_rows_shown(events, rows, rules, kept.of_row(events.schema[SEQUENCE].dataType))
 
     def _created(self) -> DeltaTable:
         """Create the target, once all events were read: arguments and data that are wrong leave no table behind."""
@@ -408,6 +432,7 @@ class _Follower:
         if self.history is not None:
             rows = rows_of_keys(table.table, snapshot, keys)
             return merge_of_history(table, rows, events, rules, self.history)
+        events = self._with_rows_shown(events, table, snapshot, keys, rules)
         kept, sequence = self._kept_sequence(rules.columns), events.schema[SEQUENCE].dataType
         return merge_of_newest(table, events, rules, None if kept is None else kept.is_not_older(sequence))
 

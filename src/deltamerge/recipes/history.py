@@ -110,22 +110,32 @@ def with_events_shown(events: DataFrame, rows: DataFrame, rules: FoldRules, colu
 
     A version that begins at NULL, as in a history that was there before, has been there since ever.
     """
-    given = ranked(events.select(*map(quote, rules.keys), SEQUENCE, DELETED, ROW), 0)
-    return first_ranked(given.union(_events_shown(rows, rules, columns)), rules)
-
-
-def _events_shown(rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
-
-    def at(rows: DataFrame, time: str, *, is_delete: bool) -> DataFrame:
-        row = F.struct(*(F.col(quote(field.name)) for field in rules.columns))
-        keys = (F.col(quote(name)) for name in rules.keys)
-        sequence = F.col(quote(time))
-        return rows.select(*keys, sequence.alias(SEQUENCE), F.lit(is_delete).alias(DELETED), row.alias(ROW))
-
+    begin, end = (F.col(quote(name)) for name in (columns.valid_from, columns.valid_to))
+    begins = _events_at(rows, begin, rules, is_delete=False)
+    ends = _events_at(rows.where(end.isNotNull()), end, rules, is_delete=True)
     # Where one version ends and another begins nothing was deleted.
-    ended = rows.where(F.col(quote(columns.valid_to)).isNotNull())
-    begins, ends = at(rows, columns.valid_from, is_delete=False), at(ended, columns.valid_to, is_delete=True)
-    return ranked(begins, 1).union(ranked(ends, 2))
+    return _first_of(rules, events, begins, ends)
+
+
+def with_rows_shown(events: DataFrame, rows: DataFrame, rules: FoldRules, sequence: Column) -> DataFrame:
+    """Return events and rows of a target that has their sequence, one of each sequence: the given one if there is one.
+
+    The sequence gets the wider type of both.
+    """
+    return _first_of(rules, events, _events_at(rows, sequence, rules, is_delete=False))
+
+
+def _events_at(rows: DataFrame, sequence: Column, rules: FoldRules, *, is_delete: bool) -> DataFrame:
+    row = F.struct(*(F.col(quote(field.name)) for field in rules.columns))
+    keys = map(quote, rules.keys)
+    return rows.select(*keys, sequence.alias(SEQUENCE), F.lit(is_delete).alias(DELETED), row.alias(ROW))
+
+
+def _first_of(rules: FoldRules, *frames: DataFrame) -> DataFrame:
+    """Return events, of one sequence that of the first frame which has one."""
+    columns = (*map(quote, rules.keys), SEQUENCE, DELETED, ROW)
+    each = (ranked(frame.select(*columns), rank) for rank, frame in enumerate(frames))
+    return first_ranked(reduce(DataFrame.union, each), rules)
 
 
 def _as_rows(versions: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:

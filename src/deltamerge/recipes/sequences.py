@@ -75,6 +75,14 @@ class KeptSequence:
                     "newer one. Cast the source's column to its type, or give the column the source's."
                 )
 
+    def of_row(self, sequence: DataType) -> Column:
+        """Return the sequence that a row of the target has, with the fields of the one that is given."""
+        columns = [F.col(quote(column.name)) for column in self.columns]
+        if not self.is_list:
+            return columns[0]
+        assert isinstance(sequence, StructType)
+        return F.struct(*(column.alias(name) for column, name in zip(columns, sequence.names, strict=True)))
+
     def is_not_older(self, sequence: DataType) -> str:
         """Return the condition that events are not older than a row of the target.
 
