@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, apply_changes, scd2, sql, write_delta
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 
 from .searching import rows_of
 
@@ -331,3 +332,44 @@ def test_a_target_that_has_the_sequence_as_a_string(
     scd2(history, spark.sql("SELECT 1 AS id, 'old' AS v, '9' AS n"), "id", effective_at="n")
     with pytest.raises(DeltaAnalysisException, match="`valid_from` is STRING, which would order values of INT"):
         scd2(history, source, "id", effective_at="n")
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    ("given", "column"), [("'x'", "INT"), ("5000000000L", "INT"), ("'x'", "STRUCT<at: INT>"), ("300", "TINYINT")]
+)
+def test_a_time_that_a_history_cannot_store(
+    spark: SparkSession, tmp_path: Path, given: str, column: str, ansi: str
+) -> None:
+    """It is named, and taken neither for NULL nor for another one."""
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    path = str(tmp_path / "h")
+    columns = f"id INT, v STRING, valid_from {column}, valid_to {column}, is_current BOOLEAN"
+    write_delta(spark.createDataFrame([], columns), path)
+    at = f"named_struct('at', {given})" if column.startswith("STRUCT") else given
+    with pytest.raises(DeltaRuntimeException, match=r"The value '.*' of the source's column `effective_at.*` cannot"):
+        scd2(path, spark.sql(f"SELECT 1 AS id, 'a' AS v, {at} AS at"), "id", effective_at="at")
+    assert not DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count()
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(("given", "words"), [("'x'", "STRING.*INT"), ("5000000000L", "BIGINT.*INT")])
+def test_values_are_stored_as_by_a_merge(
+    spark: SparkSession, tmp_path: Path, given: str, words: str, ansi: str
+) -> None:
+    path, history = tmp_path / "t", str(tmp_path / "h")
+    changes(spark, path, "SELECT 1 AS id, 1 AS v, 1 AS n")
+    scd2(history, spark.sql("SELECT 1 AS id, 1 AS v, 1 AS n"), "id", effective_at="n")
+    query = f"SELECT 2 AS id, {given} AS v, 2 AS n"
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    with pytest.raises(PySparkException, match=words):
+        changes(spark, path, query)
+    with pytest.raises(PySparkException, match=words):
+        scd2(history, spark.sql(query), "id", effective_at="n")
+    assert read(spark, path) == [(1, 1)]
+    spark.conf.set("spark.sql.storeAssignmentPolicy", "STRICT")
+    with pytest.raises(DeltaAnalysisException, match="INT"):
+        changes(spark, path, query)
+    spark.conf.set("spark.sql.storeAssignmentPolicy", "LEGACY")
+    changes(spark, path, query)
+    assert read(spark, path) == [(1, 1), (2, None if given == "'x'" else 705032704)]
