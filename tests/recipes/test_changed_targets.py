@@ -373,3 +373,50 @@ def test_values_are_stored_as_by_a_merge(
     spark.conf.set("spark.sql.storeAssignmentPolicy", "LEGACY")
     changes(spark, path, query)
     assert read(spark, path) == [(1, 1), (2, None if given == "'x'" else 705032704)]
+
+
+@pytest.mark.parametrize(
+    ("given", "column"),
+    [
+        ("TIMESTAMP'2024-01-02 03:00:00'", "DATE"),
+        ("TIMESTAMP'2024-01-02 03:00:00'", "TIMESTAMP_NTZ"),
+        ("2.5D", "BIGINT"),
+    ],
+)
+@pytest.mark.parametrize("sequence", ["n", ["n", "id"]])
+def test_a_target_that_cuts_the_sequence(
+    spark: SparkSession, tmp_path: Path, given: str, column: str, sequence: str | list[str]
+) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([], f"id INT, v STRING, n {column}"), path)
+    source = spark.sql(f"SELECT 1 AS id, 'new' AS v, {given} AS n")
+    with pytest.raises(DeltaAnalysisException, match=f"`n` is {column}, which would cut values of .* in sequence_by"):
+        apply_changes(path, source, "id", sequence)
+    assert not Path(path, "_deltamerge_changes").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "column", "is_cut"),
+    [
+        ("2024-01-02 03:00:00.123456789", "TIMESTAMP", True),
+        ("2024-01-02 03:00:00.123456000", "TIMESTAMP", False),
+        ("2024-01-02 03:00:00+05:00", "TIMESTAMP_NTZ", True),
+        ("2024-01-02 03:00:00", "TIMESTAMP_NTZ", False),
+        ("1234567890.123456789", "DOUBLE", True),
+        ("-0.30000000000000004", "DOUBLE", False),
+        ("0.123456789", "FLOAT", True),
+    ],
+)
+def test_times_as_strings_that_a_history_would_cut(
+    spark: SparkSession, tmp_path: Path, given: str, column: str, is_cut: bool
+) -> None:
+    path = str(tmp_path / "h")
+    columns = f"id INT, v STRING, valid_from {column}, valid_to {column}, is_current BOOLEAN"
+    write_delta(spark.createDataFrame([], columns), path)
+    source = spark.createDataFrame([(1, "a", given)], "id INT, v STRING, at STRING")
+    if is_cut:
+        with pytest.raises(DeltaRuntimeException, match=re.escape(given)):
+            scd2(path, source, "id", effective_at="at")
+    else:
+        scd2(path, source, "id", effective_at="at")
+        assert len(read(spark, tmp_path / "h")) == 1
