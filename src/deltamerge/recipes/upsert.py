@@ -312,12 +312,13 @@ def _is_newer(columns: _UpsertColumns, order_by: Sequence[str]) -> str | None:
     """Return the condition that a source row is later than the target's; None where the target does not show it."""
     if not columns.kept_order(order_by):
         return None
-    values = [(f"s.{quote(name)}", columns.parsed(name)) for name in order_by]
-    given = [value if pair is None else pair.stored_sql(value) for value, pair in values]
+    pairs = [(f"s.{quote(name)}", columns.parsed(name)) for name in order_by]
+    given = [value if pair is None else pair.stored_sql(value) for value, pair in pairs]
     kept = [f"t.{quote(name)}" for name in order_by]
     if len(given) > 1:
-        # Structs are compared field by field, and NULL comes first.
-        return f"struct({', '.join(given)}) > struct({', '.join(kept)})"
+        # Structs are compared field by field, where these have the same names, and NULL comes first.
+        sides = (", ".join(f"{value} AS c{i}" for i, value in enumerate(values)) for values in (given, kept))
+        return " > ".join(f"struct({side})" for side in sides)
     return f"{given[0]} > {kept[0]} OR ({kept[0]} IS NULL AND {given[0]} IS NOT NULL)"
 
 
