@@ -145,7 +145,8 @@ def events_of(
     )
     by = [quote(field.name) for field in keys]
     # A delete's other columns say nothing.
-    payload = exact_json(F.struct(DELETED, F.when(~F.col(DELETED), F.col(ROW)).alias(ROW)))
+    payload = F.struct(DELETED, F.when(~F.col(DELETED), F.col(ROW)).alias(ROW))
+    payload = exact_json(payload, StructType([schema[DELETED], schema[ROW]]))
     events = rows.groupBy(*by, SEQUENCE).agg(
         F.first(F.struct(DELETED, ROW)).alias(_REPEATED),
         F.min(payload).alias(_LEAST),

@@ -184,12 +184,13 @@ class Judged:
         A column of the source that has the name of one of the table's own is only in the whole row.
         """
         row = F.col(self.row)
+        whole = exact_json(row, self.frame.schema[self.row].dataType)
         given = (row.getField(name).alias(name) for name in self.columns if name.lower() not in _OWN)
         return frame.select(
-            F.sha2(exact_json(row), 256).alias(ROW_ID),
+            F.sha2(whole, 256).alias(ROW_ID),
             F.concat_ws("; ", self.reasons).alias(REASON),
             F.current_timestamp().alias(REJECTED_AT),
-            exact_json(row).alias(WHOLE_ROW),
+            whole.alias(WHOLE_ROW),
             *given,
         ).dropDuplicates([ROW_ID])
 

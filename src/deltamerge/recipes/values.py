@@ -142,7 +142,7 @@ def comparable(value: Column, data_type: DataType) -> Column:
     """Return what is equal where two values are: the value, or its JSON where Spark does not compare its type."""
     if is_comparable(data_type):
         return value
-    return exact_json(F.struct(value.alias("v")))
+    return exact_json(value, data_type)
 
 
 def kept_sql(given: str, kept: str, data_type: DataType) -> str:
