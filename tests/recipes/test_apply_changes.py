@@ -179,6 +179,18 @@ def test_null_keeps_the_newest_value_of_a_table_that_has_rows(
     assert "bigint" not in log.select("__sequence").dtypes[0][1]
 
 
+@pytest.mark.sessions
+@pytest.mark.parametrize("key", ["'a'", "CAST('a' AS BINARY)"])
+def test_maps_that_do_not_change(spark: SparkSession, tmp_path: Path, key: str) -> None:
+    path, query = str(tmp_path / "t"), f"SELECT 1 AS id, map({key}, {{}}) AS v, {{}} AS n"
+    for ignore_nulls in (False, True):
+        given: dict[str, Any] = {"except_columns": "n", "ignore_null_updates": ignore_nulls}
+        apply_changes(path, spark.sql(query.format(1, 1)), "id", "n", **given)
+        assert apply_changes(path, spark.sql(query.format(1, 1)), "id", "n", **given).version is None
+    apply_changes(path, spark.sql(query.format(2, 2)), "id", "n", except_columns="n")
+    assert list(DeltaTable.forPath(spark, path).toDF().collect()[0]["v"].values()) == [2]
+
+
 def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     schema = "id INT, v STRING, valid_from INT, valid_to INT, is_current BOOLEAN"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import BooleanType, StructField
+from pyspark.sql.types import BooleanType, StructField, VariantType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
@@ -16,6 +17,7 @@ from deltamerge.recipes.folding import AFTER_DELETE, END, first_ranked, newest_r
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sql
 from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote
 
 _PRESENT = "__present"
@@ -69,10 +71,7 @@ def merge_of_newest(table: DeltaTable, events: DataFrame, rules: FoldRules, newe
             f"ELSE {kept_sql(given[f.name], f't.{quote(f.name)}', f.dataType)} END"
             for f in rules.columns
         }
-    compared = [f.name for f in rules.columns if is_comparable(f.dataType)]
-    same = " AND ".join(f"({values[name]}) <=> t.{quote(name)}" for name in compared)
-    # Where Spark cannot compare all values, every known row is written again.
-    differs = f"NOT ({same})" if len(compared) == len(rules.columns) else None
+    differs = _differ(values, rules.columns)
     return (
         table.alias("t")
         .merge(source.alias("s"), on)
@@ -81,6 +80,23 @@ def merge_of_newest(table: DeltaTable, events: DataFrame, rules: FoldRules, newe
         .whenNotMatchedDoNothing(f"s.{deleted}")
         .whenNotMatchedInsert(None, _quoted(given))
     )
+
+
+def _differ(values: Mapping[str, str], columns: Sequence[StructField]) -> str | Column | None:
+    """Return the condition that a row of the target has other values; None where that cannot be told."""
+    if any(contains(field.dataType, VariantType) for field in columns):
+        # As JSON a date in a VARIANT is the same as its string.
+        return None
+    compared = [f.name for f in columns if is_comparable(f.dataType)]
+    differs = f"NOT ({' AND '.join(f'({values[name]}) <=> t.{quote(name)}' for name in compared)})"
+    if len(compared) == len(columns):
+        return differs
+    given = ((field, F.expr(values[field.name])) for field in columns if field.name not in compared)
+    same = (
+        comparable(value, f.dataType).eqNullSafe(comparable(F.col(f"t.{quote(f.name)}"), f.dataType))
+        for f, value in given
+    )
+    return F.expr(differs) | ~reduce(and_, same)
 
 
 def merge_of_history(
