@@ -127,9 +127,11 @@ def test_rows_that_are_not_newer(
         (2, "older", "x", "0"),
     ]
     source = spark.createDataFrame(given, "id INT, v STRING, at STRING, n STRING")
-    upsert(path, source, "id", order_by=order_by, quarantine=bad, **arguments)
-    rejected = DeltaTable.forPath(spark, bad).toDF().collect()
-    assert sorted((row.id, row.at) for row in rejected) == [(2, "11"), (2, "x"), (3, "1"), (4, "1")]
+    arguments = arguments | {"txn_app_id": "a", "txn_version": 1}
+    for _ in range(2):
+        upsert(path, source, "id", order_by=order_by, quarantine=bad, **arguments)
+        rejected = DeltaTable.forPath(spark, bad).toDF().collect()
+        assert sorted((row.id, row.at) for row in rejected) == [(2, "11"), (2, "x"), (3, "1"), (4, "1")]
     merged = {row.id: (row.v, row.at) for row in DeltaTable.forPath(spark, path).toDF().collect()}
     assert merged == {1: ("a", 10), 2: ("b", 10), 3: ("c", None), 5: ("e", 1)}
 

@@ -177,9 +177,8 @@ class Judged:
         # Of several rows with a key the earliest: the merge changes this one, too.
         earliest = F.min(F.struct(F.lit(0).alias("c"), *map(quote, self.written.kept))).alias(kept)
         found = known(wanted).groupBy(*names).agg(earliest).alias("t")
-        joined = frame.alias("s").join(
-            found, F.expr(same_keys(self.keys, "s", "t", null_safe=self.written.null_safe)), "left"
-        )
+        on = same_keys(self.keys, "s", "t", null_safe=self.written.null_safe)
+        joined = frame.alias("s").join(found, F.expr(on), "left")
         is_known = F.col(f"t.{kept}").isNotNull()
         reasons = F.when(is_known, F.col(self.if_known)).otherwise(F.col(self.if_new))
         if newer is not None:

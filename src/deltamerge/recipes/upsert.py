@@ -154,8 +154,10 @@ def upsert(
     # What was judged is what is merged: rows of the table itself must not be read anew in between.
     bound = snapshot if versions_read(source, table.table, snapshot) else None
     is_merged = once_only is not None and once_only.is_in(snapshot)
-    known = None if is_merged else partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
     judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
+    # By their order rows that the merge has written are told from those that it did not.
+    is_unknown = is_merged and not judged.written.kept
+    known = None if is_unknown else partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
     other = place_of(spark, quarantine, place.options)
     refuse_in_folder(other, place, "quarantine")
     with rejecting(judged, known, latest, other) as rejected:
