@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from deltamerge import DeltaTable, apply_changes, scd2, write_delta
+from deltamerge import DeltaTable, apply_changes, scd2, sql, write_delta
 from deltamerge.commands.auto_compact import merge_and_compact
-from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MultipleSourceRowsException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaRuntimeException,
+    InvariantViolationException,
+    MultipleSourceRowsException,
+)
 from deltamerge.recipes import apply_changes as recipe
 from deltamerge.recipes.keyed_rows import rows_of_keys
 
@@ -189,6 +195,20 @@ def test_maps_that_do_not_change(spark: SparkSession, tmp_path: Path, key: str) 
         assert apply_changes(path, spark.sql(query.format(1, 1)), "id", "n", **given).version is None
     apply_changes(path, spark.sql(query.format(2, 2)), "id", "n", except_columns="n")
     assert list(DeltaTable.forPath(spark, path).toDF().collect()[0]["v"].values()) == [2]
+
+
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_a_change_that_the_target_refuses(spark: SparkSession, tmp_path: Path, scd_type: Literal[1, 2]) -> None:
+    path, query = str(tmp_path / "t"), "SELECT 1 AS id, {} AS v, 7 AS n"
+    apply_changes(path, spark.sql(query.format(1)).limit(0), "id", "n", scd_type=scd_type)
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT positive CHECK (v > 0)")
+    with pytest.raises(InvariantViolationException, match="take the refused change out of the log first") as refused:
+        apply_changes(path, spark.sql(query.format(-5)), "id", "n", scd_type=scd_type)
+    delete = re.search(r"DELETE FROM delta\.`.*` WHERE ", str(refused.value))
+    assert delete is not None
+    sql(spark, f"{delete[0]} id = 1 AND __sequence = 7")
+    apply_changes(path, spark.sql(query.format(5)), "id", "n", scd_type=scd_type)
+    assert [row[:3] for row in read(spark, path)] == [(1, 5, 7)]
 
 
 def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) -> None:
