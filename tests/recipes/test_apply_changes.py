@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,9 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from deltamerge import DeltaTable, apply_changes, scd2, write_delta
+from deltamerge import DeltaTable, apply_changes, scd2, sql, write_delta
 from deltamerge.commands.auto_compact import merge_and_compact
-from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MultipleSourceRowsException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaRuntimeException,
+    InvariantViolationException,
+    MultipleSourceRowsException,
+)
 from deltamerge.recipes import apply_changes as recipe
 from deltamerge.recipes.keyed_rows import rows_of_keys
 
@@ -156,6 +162,53 @@ def test_a_feed_into_a_table_that_has_rows(spark: SparkSession, tmp_path: Path) 
     source = spark.createDataFrame(changes, "id INT, v STRING, n INT, gone BOOLEAN")
     apply_changes(path, source, "id", "n", apply_as_deletes="gone", ignore_null_updates=True)
     assert read(spark, path) == [(1, "a", 5), (3, "c", 7)]
+
+
+@pytest.mark.parametrize("batches", [[[5, 12]], [[5], [12]], [[12], [5]]], ids=str)
+@pytest.mark.parametrize(("gone", "kept"), [(False, "INT"), (True, "BIGINT"), (False, "struct")])
+def test_null_keeps_the_newest_value_of_a_table_that_has_rows(
+    spark: SparkSession, tmp_path: Path, batches: list[list[int]], gone: bool, kept: str
+) -> None:
+    """The row of the target is newer than the change at 5, and older than the one at 12."""
+    path, values = str(tmp_path / "t"), {5: ("old", gone), 12: (None, False)}
+    sequence: str | list[str] = ["n", "m"] if kept == "struct" else "n"
+    columns = f"id INT, v STRING, n {'BIGINT' if kept == 'struct' else kept}, m INT"
+    write_delta(spark.createDataFrame([(1, "new", 10, 0), (2, "other", None, None)], columns), path)
+    for batch in batches:
+        rows = [(key, values[n][0], n, 1, values[n][1]) for n in batch for key in (1, 2)]
+        source = spark.createDataFrame(rows, "id INT, v STRING, n INT, m INT, gone BOOLEAN")
+        apply_changes(path, source, "id", sequence, apply_as_deletes="gone", ignore_null_updates=True)
+    second = (2, None if gone else "old", 12, 1)
+    # The row without a sequence is deleted, or takes the value at 5.
+    assert read(spark, path) == [(1, "new", 12, 1), second]
+    log = DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF()
+    assert "bigint" not in log.select("__sequence").dtypes[0][1]
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize("key", ["'a'", "CAST('a' AS BINARY)"])
+def test_maps_that_do_not_change(spark: SparkSession, tmp_path: Path, key: str) -> None:
+    path, query = str(tmp_path / "t"), f"SELECT 1 AS id, map({key}, {{}}) AS v, {{}} AS n"
+    for ignore_nulls in (False, True):
+        given: dict[str, Any] = {"except_columns": "n", "ignore_null_updates": ignore_nulls}
+        apply_changes(path, spark.sql(query.format(1, 1)), "id", "n", **given)
+        assert apply_changes(path, spark.sql(query.format(1, 1)), "id", "n", **given).version is None
+    apply_changes(path, spark.sql(query.format(2, 2)), "id", "n", except_columns="n")
+    assert DeltaTable.forPath(spark, path).toDF().selectExpr("map_values(v) AS v").collect() == [([2],)]
+
+
+@pytest.mark.parametrize("scd_type", [1, 2])
+def test_a_change_that_the_target_refuses(spark: SparkSession, tmp_path: Path, scd_type: Literal[1, 2]) -> None:
+    path, query = str(tmp_path / "t"), "SELECT 1 AS id, {} AS v, 7 AS n"
+    apply_changes(path, spark.sql(query.format(1)).limit(0), "id", "n", scd_type=scd_type)
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT positive CHECK (v > 0)")
+    with pytest.raises(InvariantViolationException, match="take the refused change out of the log first") as refused:
+        apply_changes(path, spark.sql(query.format(-5)), "id", "n", scd_type=scd_type)
+    delete = re.search(r"DELETE FROM delta\.`.*` WHERE ", str(refused.value))
+    assert delete is not None
+    sql(spark, f"{delete[0]} id = 1 AND __sequence = 7")
+    apply_changes(path, spark.sql(query.format(5)), "id", "n", scd_type=scd_type)
+    assert [row[:3] for row in read(spark, path)] == [(1, 5, 7)]
 
 
 def test_history_of_a_table_that_has_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, apply_changes, scd2, sql, write_delta
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 
 from .searching import rows_of
 
@@ -331,3 +332,91 @@ def test_a_target_that_has_the_sequence_as_a_string(
     scd2(history, spark.sql("SELECT 1 AS id, 'old' AS v, '9' AS n"), "id", effective_at="n")
     with pytest.raises(DeltaAnalysisException, match="`valid_from` is STRING, which would order values of INT"):
         scd2(history, source, "id", effective_at="n")
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(
+    ("given", "column"), [("'x'", "INT"), ("5000000000L", "INT"), ("'x'", "STRUCT<at: INT>"), ("300", "TINYINT")]
+)
+def test_a_time_that_a_history_cannot_store(
+    spark: SparkSession, tmp_path: Path, given: str, column: str, ansi: str
+) -> None:
+    """It is named, and taken neither for NULL nor for another one."""
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    path = str(tmp_path / "h")
+    columns = f"id INT, v STRING, valid_from {column}, valid_to {column}, is_current BOOLEAN"
+    write_delta(spark.createDataFrame([], columns), path)
+    at = f"named_struct('at', {given})" if column.startswith("STRUCT") else given
+    with pytest.raises(DeltaRuntimeException, match=r"The value '.*' of the source's column `effective_at.*` cannot"):
+        scd2(path, spark.sql(f"SELECT 1 AS id, 'a' AS v, {at} AS at"), "id", effective_at="at")
+    assert not DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count()
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(("given", "words"), [("'x'", "STRING.*INT"), ("5000000000L", "BIGINT.*INT")])
+def test_values_are_stored_as_by_a_merge(
+    spark: SparkSession, tmp_path: Path, given: str, words: str, ansi: str
+) -> None:
+    path, history = tmp_path / "t", str(tmp_path / "h")
+    changes(spark, path, "SELECT 1 AS id, 1 AS v, 1 AS n")
+    scd2(history, spark.sql("SELECT 1 AS id, 1 AS v, 1 AS n"), "id", effective_at="n")
+    query = f"SELECT 2 AS id, {given} AS v, 2 AS n"
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    with pytest.raises(PySparkException, match=words):
+        changes(spark, path, query)
+    with pytest.raises(PySparkException, match=words):
+        scd2(history, spark.sql(query), "id", effective_at="n")
+    assert read(spark, path) == [(1, 1)]
+    spark.conf.set("spark.sql.storeAssignmentPolicy", "STRICT")
+    with pytest.raises(DeltaAnalysisException, match="INT"):
+        changes(spark, path, query)
+    spark.conf.set("spark.sql.storeAssignmentPolicy", "LEGACY")
+    changes(spark, path, query)
+    assert read(spark, path) == [(1, 1), (2, None if given == "'x'" else 705032704)]
+
+
+@pytest.mark.parametrize(
+    ("given", "column"),
+    [
+        ("TIMESTAMP'2024-01-02 03:00:00'", "DATE"),
+        ("TIMESTAMP'2024-01-02 03:00:00'", "TIMESTAMP_NTZ"),
+        ("2.5D", "BIGINT"),
+    ],
+)
+@pytest.mark.parametrize("sequence", ["n", ["n", "id"]])
+def test_a_target_that_cuts_the_sequence(
+    spark: SparkSession, tmp_path: Path, given: str, column: str, sequence: str | list[str]
+) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.createDataFrame([], f"id INT, v STRING, n {column}"), path)
+    source = spark.sql(f"SELECT 1 AS id, 'new' AS v, {given} AS n")
+    with pytest.raises(DeltaAnalysisException, match=f"`n` is {column}, which would cut values of .* in sequence_by"):
+        apply_changes(path, source, "id", sequence)
+    assert not Path(path, "_deltamerge_changes").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "column", "is_cut"),
+    [
+        ("2024-01-02 03:00:00.123456789", "TIMESTAMP", True),
+        ("2024-01-02 03:00:00.123456000", "TIMESTAMP", False),
+        ("2024-01-02 03:00:00+05:00", "TIMESTAMP_NTZ", True),
+        ("2024-01-02 03:00:00", "TIMESTAMP_NTZ", False),
+        ("1234567890.123456789", "DOUBLE", True),
+        ("-0.30000000000000004", "DOUBLE", False),
+        ("0.123456789", "FLOAT", True),
+    ],
+)
+def test_times_as_strings_that_a_history_would_cut(
+    spark: SparkSession, tmp_path: Path, given: str, column: str, is_cut: bool
+) -> None:
+    path = str(tmp_path / "h")
+    columns = f"id INT, v STRING, valid_from {column}, valid_to {column}, is_current BOOLEAN"
+    write_delta(spark.createDataFrame([], columns), path)
+    source = spark.createDataFrame([(1, "a", given)], "id INT, v STRING, at STRING")
+    if is_cut:
+        with pytest.raises(DeltaRuntimeException, match=re.escape(given)):
+            scd2(path, source, "id", effective_at="at")
+    else:
+        scd2(path, source, "id", effective_at="at")
+        assert len(read(spark, tmp_path / "h")) == 1

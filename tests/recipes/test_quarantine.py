@@ -107,6 +107,35 @@ def test_rows_that_the_merge_would_not_write(
     assert {row.id: (row.n, row.m) for row in DeltaTable.forPath(spark, path).toDF().collect()} == merged
 
 
+@pytest.mark.parametrize(
+    ("order_by", "arguments"), [("at", {}), (["at", "n"], {"delete_when": "s.v = 'gone'"}), ("at", {"update": ["v"]})]
+)
+def test_rows_that_are_not_newer(
+    spark: SparkSession, tmp_path: Path, order_by: str | list[str], arguments: dict[str, Any]
+) -> None:
+    path, bad = str(tmp_path / "t"), str(tmp_path / "bad")
+    rows = [(1, "a", 10, 1), (2, "b", 10, 1), (3, "c", None, 1)]
+    write_delta(spark.createDataFrame(rows, "id INT, v STRING, at INT, n INT"), path)
+    sql(spark, f"ALTER TABLE delta.`{path}` ADD CONSTRAINT short CHECK (length(v) < 5)")
+    given = [
+        (1, "too long", "9", "0"),
+        (2, "too long", "11", "2"),
+        (3, "too long", "1", "0"),
+        (4, "too long", "1", "0"),
+        (5, "e", "1", "0"),
+        (1, "older", "8", "0"),
+        (2, "older", "x", "0"),
+    ]
+    source = spark.createDataFrame(given, "id INT, v STRING, at STRING, n STRING")
+    arguments = arguments | {"txn_app_id": "a", "txn_version": 1}
+    for _ in range(2):
+        upsert(path, source, "id", order_by=order_by, quarantine=bad, **arguments)
+        rejected = DeltaTable.forPath(spark, bad).toDF().collect()
+        assert sorted((row.id, row.at) for row in rejected) == [(2, "11"), (2, "x"), (3, "1"), (4, "1")]
+    merged = {row.id: (row.v, row.at) for row in DeltaTable.forPath(spark, path).toDF().collect()}
+    assert merged == {1: ("a", 10), 2: ("b", 10), 3: ("c", None), 5: ("e", 1)}
+
+
 def test_the_rejected_rows_of_each_call_with_one_transaction(spark: SparkSession, tmp_path: Path) -> None:
     table = (
         DeltaTable.create(spark)

@@ -195,6 +195,14 @@ def test_order_by_several_columns_with_null(spark: SparkSession, tmp_path: Path)
     assert [name for _, name, _, _ in rows_of(table.toDF())] == ["x", "b", "z"]
 
 
+def test_order_by_several_columns_of_other_types(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id INT, name STRING, day INT, hour BIGINT"
+    table = table_of(spark, tmp_path, [(1, "a", 9, 1), (2, "b", 9, 5)], schema)
+    source = spark.createDataFrame([(1, "x", "10", 0), (2, "y", "9", 4)], "id INT, name STRING, day STRING, hour INT")
+    upsert(table, source, "id", order_by=["day", "hour"])
+    assert rows_of(table.toDF()) == [(1, "x", 10, 0), (2, "b", 9, 5)]
+
+
 def test_ignore_nulls_also_in_structs(spark: SparkSession, tmp_path: Path) -> None:
     schema = "id INT, name STRING, place STRUCT<city: STRING, zip: STRING>"
     table = table_of(spark, tmp_path, [(1, "a", ("Oslo", "0150")), (2, "b", None), (3, "c", ("Bergen", None))], schema)

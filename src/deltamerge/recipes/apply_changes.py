@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -17,7 +18,7 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.commands.auto_compact import merge_and_compact
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.job_errors import translating
@@ -36,7 +37,13 @@ from deltamerge.recipes.changes import (
     shared_columns,
     written_columns,
 )
-from deltamerge.recipes.history import HistoryColumns, merge_of_history, merge_of_newest, with_events_shown
+from deltamerge.recipes.history import (
+    HistoryColumns,
+    merge_of_history,
+    merge_of_newest,
+    with_events_shown,
+    with_rows_shown,
+)
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
 from deltamerge.recipes.logged_names import (
     HOLDS_ALL,
@@ -268,6 +275,22 @@ class _Logged:
         return not set(files.paths()).issubset(version.files.paths())
 
 
+@contextmanager
+def _naming_log(log: DeltaTable) -> Iterator[None]:
+    """Say what is to be done about a change that the target refuses when the log has it."""
+    try:
+        yield
+    except DeltaRuntimeException as error:
+        name, message = log.table.name, error.message
+        message = (
+            f"{message} The change log {name} has this call's changes already, and a corrected one with the same key "
+            f"and sequence would count as a repetition: take the refused change out of the log first, with DELETE FROM "
+            f"delta.`{name}` WHERE its key and {SEQUENCE} are those of the change."
+        )
+        kind, cause = type(error), error.__cause__
+        raise kind(error.error_class, message, sqlstate=error.sqlstate, parameters=error.parameters) from cause
+
+
 @dataclass(frozen=True)
 class _Follower:
     """A target that follows a feed.
@@ -320,7 +343,8 @@ class _Follower:
                     run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
                 known = _Logged(log, names, keys, rules)
-                last, read = self._merged(command, table, known, progress)
+                with _naming_log(log):
+                    last, read = self._merged(command, table, known, progress)
                 outcomes = [last]
                 # A call that ended after its transaction may have left events of others to merge.
                 again = asked is not None and last.version is None
@@ -348,15 +372,33 @@ class _Follower:
     def _to_log(
         self, events: DataFrame, table: DeltaTable, target: Snapshot, log: DeltaTable, keys: DataFrame, rules: FoldRules
     ) -> DataFrame:
-        """Return the events to log: of a history that was there before its log also those that its versions show.
+        """Return the events to log: of a target that was there before its log also those that it shows by itself.
 
-        A late event may take the place of a version, of which nothing would be known when a later one comes.
+        An event may take the place of a version or a row, of which nothing would be known when a late one comes.
         """
-        is_shared = self.change_log is not None
-        if self.history is None or is_shared or HOLDS_ALL in log.table.snapshot().metadata.configuration:
+        if self.change_log is not None:
+            return events
+        if self.history is None:
+            given = events.schema[SEQUENCE].dataType
+            shown = self._with_rows_shown(events, table, target, keys, rules)
+            kept = shown.schema[SEQUENCE].dataType
+            # The target's type may have more values than the log's.
+            fitting = F.col(SEQUENCE).try_cast(given)
+            return shown.where(fitting.cast(kept) == F.col(SEQUENCE)).withColumn(SEQUENCE, fitting)
+        if HOLDS_ALL in log.table.snapshot().metadata.configuration:
             return events
         rows = rows_of_keys(table.table, target, keys)
         return with_events_shown(events, rows, rules, self.history).where(F.col(SEQUENCE).isNotNull())
+
+    def _with_rows_shown(
+        self, events: DataFrame, table: DeltaTable, target: Snapshot, keys: DataFrame, rules: FoldRules
+    ) -> DataFrame:
+        """Return events, and the target's rows where values that these keep may be later than those of the events."""
+        kept = self._kept_sequence(rules.columns)
+        if kept is None or not rules.ignore_nulls:
+            return events
+        rows = rows_of_keys(table.table, target, keys)
+        return with_rows_shown(events, rows, rules, kept.of_row(events.schema[SEQUENCE].dataType))
 
     def _created(self) -> DeltaTable:
         """Create the target, once all events were read: arguments and data that are wrong leave no table behind."""
@@ -408,6 +450,7 @@ class _Follower:
         if self.history is not None:
             rows = rows_of_keys(table.table, snapshot, keys)
             return merge_of_history(table, rows, events, rules, self.history)
+        events = self._with_rows_shown(events, table, snapshot, keys, rules)
         kept, sequence = self._kept_sequence(rules.columns), events.schema[SEQUENCE].dataType
         return merge_of_newest(table, events, rules, None if kept is None else kept.is_not_older(sequence))
 

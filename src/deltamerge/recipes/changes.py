@@ -16,6 +16,7 @@ from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.merge.analysis.analysis_errors import no_up_cast
 from deltamerge.merge.source.rows_at_fault import null_error, tie_error, unfit_key
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.targets import column_of, type_of_value
@@ -28,7 +29,7 @@ from deltamerge.spark.session import merge_conf
 from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field
 from deltamerge.write.data_files import as_stored
-from deltamerge.write.store_assignment import StoreAssignment
+from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
 CHANGE_LOG = "_deltamerge_changes"
 SEQUENCE, DELETED, ROW = "__sequence", "__deleted", "__row"
@@ -130,12 +131,10 @@ def events_of(
     pairs = [ColumnPair(target[k.name], g, k.name in partitions) for k, g in zip(keys, given, strict=True)]
     of_keys = [pair.key("s.").alias(pair.target.name) for pair in pairs]
     missing = null_error(feed.argument, F.struct(*of_keys))
-    cut = is_cut(feed.sequence, sequence_field(source, feed).dataType, sequence)
+    place = _in_order(feed.sequence, sequence_field(source, feed).dataType, sequence, feed.argument)
     rows = source.alias("s").select(
         *of_keys,
-        F.when(cut, unfit_key(feed.sequence, feed.argument, sequence))
-        .otherwise(F.coalesce(feed.sequence.cast(sequence), missing.cast(sequence)))
-        .alias(SEQUENCE),
+        F.coalesce(place, missing.cast(sequence)).alias(SEQUENCE),
         is_deleted.alias(DELETED),
         F.struct(
             *(
@@ -146,7 +145,8 @@ def events_of(
     )
     by = [quote(field.name) for field in keys]
     # A delete's other columns say nothing.
-    payload = exact_json(F.struct(DELETED, F.when(~F.col(DELETED), F.col(ROW)).alias(ROW)))
+    payload = F.struct(DELETED, F.when(~F.col(DELETED), F.col(ROW)).alias(ROW))
+    payload = exact_json(payload, StructType([schema[DELETED], schema[ROW]]))
     events = rows.groupBy(*by, SEQUENCE).agg(
         F.first(F.struct(DELETED, ROW)).alias(_REPEATED),
         F.min(payload).alias(_LEAST),
@@ -156,6 +156,21 @@ def events_of(
     return events.where(F.when(F.col(_LEAST) != F.col(_GREATEST), tied).otherwise(F.lit(True))).select(
         *by, SEQUENCE, F.col(f"{_REPEATED}.{DELETED}").alias(DELETED), F.col(f"{_REPEATED}.{ROW}").alias(ROW)
     )
+
+
+def _in_order(value: Column, given: DataType, wanted: DataType, argument: str) -> Column:
+    """Return a sequence in the type that orders events; what that does not take as it is fails the job."""
+    if given == wanted:
+        return value
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        fields = (
+            _in_order(value.getField(g.name), g.dataType, w.dataType, f"{argument}.{g.name}").alias(w.name)
+            for g, w in zip(given.fields, wanted.fields, strict=True)
+        )
+        return F.when(value.isNotNull(), F.struct(*fields))
+    kept = value.try_cast(wanted)
+    is_unfit = (value.isNotNull() & kept.isNull()) | is_cut(value, given, wanted)
+    return F.when(is_unfit, unfit_key(value, argument, wanted)).otherwise(kept)
 
 
 def _value(source: DataFrame, wanted: StructField, case_sensitive: bool) -> Column:
@@ -171,8 +186,11 @@ def _value(source: DataFrame, wanted: StructField, case_sensitive: bool) -> Colu
         case_sensitive,
         allow_missing_struct_field=True,
     )
-    value = F.col(f"s.{quote(given.name)}")
-    return in_type(value, given.dataType, wanted.dataType, merge_conf(source.sparkSession))
+    value, conf = F.col(f"s.{quote(given.name)}"), merge_conf(source.sparkSession)
+    lossy = first_lossy(given.dataType, wanted.dataType) if conf.merge_assignment_policy == "STRICT" else None
+    if lossy is not None:
+        raise no_up_cast(wanted.name, lossy, "a change feed")
+    return in_type(value, given.dataType, wanted, conf)
 
 
 def _stored(value: Column, field: StructField, partitions: Sequence[str]) -> Column:
@@ -180,10 +198,12 @@ def _stored(value: Column, field: StructField, partitions: Sequence[str]) -> Col
     return as_stored(padded(value, field), field, partitions)
 
 
-def in_type(value: Column, given: DataType, wanted: DataType, conf: MergeConf) -> Column:
-    """Return a value cast as the session casts, but structs field by field by name; fields that it lacks are NULL."""
-    policy = "ANSI" if conf.ansi_enabled else "LEGACY"
-    return align(value, given, wanted, StoreAssignment(policy, conf.ansi_enabled, conf.case_sensitive))
+def in_type(value: Column, given: DataType, wanted: StructField, conf: MergeConf) -> Column:
+    """Return a value as a merge stores it in a column, structs field by field by name; fields it lacks are NULL."""
+    # What STRICT takes, ANSI stores.
+    policy = "LEGACY" if conf.merge_assignment_policy == "LEGACY" else "ANSI"
+    assignment = StoreAssignment(policy, conf.ansi_enabled, conf.case_sensitive, column=wanted.name)
+    return align(value, given, wanted.dataType, assignment)
 
 
 def record(log: DeltaTable, events: DataFrame, keys: Sequence[str]) -> DeltaMergeBuilder:

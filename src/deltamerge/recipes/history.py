@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import BooleanType, StructField
+from pyspark.sql.types import BooleanType, StructField, VariantType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
@@ -16,6 +17,7 @@ from deltamerge.recipes.folding import AFTER_DELETE, END, first_ranked, newest_r
 from deltamerge.recipes.keyed_rows import same_keys
 from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sql
 from deltamerge.spark import columns as F
+from deltamerge.spark.nested_types import contains
 from deltamerge.sql.names import quote
 
 _PRESENT = "__present"
@@ -69,10 +71,7 @@ def merge_of_newest(table: DeltaTable, events: DataFrame, rules: FoldRules, newe
             f"ELSE {kept_sql(given[f.name], f't.{quote(f.name)}', f.dataType)} END"
             for f in rules.columns
         }
-    compared = [f.name for f in rules.columns if is_comparable(f.dataType)]
-    same = " AND ".join(f"({values[name]}) <=> t.{quote(name)}" for name in compared)
-    # Where Spark cannot compare all values, every known row is written again.
-    differs = f"NOT ({same})" if len(compared) == len(rules.columns) else None
+    differs = _differ(values, rules.columns)
     return (
         table.alias("t")
         .merge(source.alias("s"), on)
@@ -81,6 +80,23 @@ def merge_of_newest(table: DeltaTable, events: DataFrame, rules: FoldRules, newe
         .whenNotMatchedDoNothing(f"s.{deleted}")
         .whenNotMatchedInsert(None, _quoted(given))
     )
+
+
+def _differ(values: Mapping[str, str], columns: Sequence[StructField]) -> str | Column | None:
+    """Return the condition that a row of the target has other values; None where that cannot be told."""
+    if any(contains(field.dataType, VariantType) for field in columns):
+        # As JSON a date in a VARIANT is the same as its string.
+        return None
+    compared = [f.name for f in columns if is_comparable(f.dataType)]
+    differs = f"NOT ({' AND '.join(f'({values[name]}) <=> t.{quote(name)}' for name in compared)})"
+    if len(compared) == len(columns):
+        return differs
+    given = ((field, F.expr(values[field.name])) for field in columns if field.name not in compared)
+    same = (
+        comparable(value, f.dataType).eqNullSafe(comparable(F.col(f"t.{quote(f.name)}"), f.dataType))
+        for f, value in given
+    )
+    return F.expr(differs) | ~reduce(and_, same)
 
 
 def merge_of_history(
@@ -110,22 +126,32 @@ def with_events_shown(events: DataFrame, rows: DataFrame, rules: FoldRules, colu
 
     A version that begins at NULL, as in a history that was there before, has been there since ever.
     """
-    given = ranked(events.select(*map(quote, rules.keys), SEQUENCE, DELETED, ROW), 0)
-    return first_ranked(given.union(_events_shown(rows, rules, columns)), rules)
-
-
-def _events_shown(rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
-
-    def at(rows: DataFrame, time: str, *, is_delete: bool) -> DataFrame:
-        row = F.struct(*(F.col(quote(field.name)) for field in rules.columns))
-        keys = (F.col(quote(name)) for name in rules.keys)
-        sequence = F.col(quote(time))
-        return rows.select(*keys, sequence.alias(SEQUENCE), F.lit(is_delete).alias(DELETED), row.alias(ROW))
-
+    begin, end = (F.col(quote(name)) for name in (columns.valid_from, columns.valid_to))
+    begins = _events_at(rows, begin, rules, is_delete=False)
+    ends = _events_at(rows.where(end.isNotNull()), end, rules, is_delete=True)
     # Where one version ends and another begins nothing was deleted.
-    ended = rows.where(F.col(quote(columns.valid_to)).isNotNull())
-    begins, ends = at(rows, columns.valid_from, is_delete=False), at(ended, columns.valid_to, is_delete=True)
-    return ranked(begins, 1).union(ranked(ends, 2))
+    return _first_of(rules, events, begins, ends)
+
+
+def with_rows_shown(events: DataFrame, rows: DataFrame, rules: FoldRules, sequence: Column) -> DataFrame:
+    """Return events and rows of a target that has their sequence, one of each sequence: the given one if there is one.
+
+    The sequence gets the wider type of both.
+    """
+    return _first_of(rules, events, _events_at(rows, sequence, rules, is_delete=False))
+
+
+def _events_at(rows: DataFrame, sequence: Column, rules: FoldRules, *, is_delete: bool) -> DataFrame:
+    row = F.struct(*(F.col(quote(field.name)) for field in rules.columns))
+    keys = map(quote, rules.keys)
+    return rows.select(*keys, sequence.alias(SEQUENCE), F.lit(is_delete).alias(DELETED), row.alias(ROW))
+
+
+def _first_of(rules: FoldRules, *frames: DataFrame) -> DataFrame:
+    """Return events, of one sequence that of the first frame which has one."""
+    columns = (*map(quote, rules.keys), SEQUENCE, DELETED, ROW)
+    each = (ranked(frame.select(*columns), rank) for rank, frame in enumerate(frames))
+    return first_ranked(reduce(DataFrame.union, each), rules)
 
 
 def _as_rows(versions: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:

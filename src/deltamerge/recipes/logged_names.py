@@ -62,7 +62,7 @@ class LoggedNames:
             name = self.of[field.name]
             if name not in known:
                 return F.lit(None).cast(field.dataType)
-            return in_type(F.col(ROW).getField(name), known[name], field.dataType, conf)
+            return in_type(F.col(ROW).getField(name), known[name], field, conf)
 
         values = (value(field).alias(field.name) for field in rules.columns)
         types = {field.name: field.dataType for field in rules.columns}

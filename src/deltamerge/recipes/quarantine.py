@@ -46,6 +46,8 @@ class WrittenColumns:
         insert: What is written of a new one; None for nothing.
         null_safe: Whether NULL is a key like any other.
         order: The columns that say which row is later, where the target's type gives them their order.
+        kept: The target's columns that say so of its rows; none where it lacks one.
+        is_newer: The condition that a row is later than the target's, of the names of structs that both are in.
     """
 
     keys: tuple[ColumnPair, ...]
@@ -53,6 +55,8 @@ class WrittenColumns:
     insert: tuple[ColumnPair, ...] | None
     null_safe: bool
     order: tuple[ColumnPair, ...] = ()
+    kept: tuple[str, ...] = ()
+    is_newer: Callable[[str, str], str | None] = lambda _source, _target: None
 
 
 @dataclass(frozen=True)
@@ -145,31 +149,41 @@ class Judged:
     frame: DataFrame
     row: str
     keys: tuple[str, ...]
-    null_safe: bool
+    written: WrittenColumns
     no_key: str
     if_known: str
     if_new: str
     reasons: str
 
     def decided(self, frame: DataFrame, known: Callable[[DataFrame], DataFrame] | None) -> DataFrame:
-        """Return the rows with their `reasons`.
+        """Return the rows with their `reasons`; NULL for those that may not fit but are not newer than the target's.
 
         Args:
             known: Returns the rows of the target with given keys. They are read only for rows that it depends on. None
                 where rows that were new may be known by now: what either has no reason against is not rejected.
         """
-        if self.if_known == self.if_new:
+        kept = self.reasons + "_kept"
+        newer = self.written.is_newer(f"s.{quote(self.row)}", f"t.{quote(kept)}")
+        if self.if_known == self.if_new and newer is None:
             return frame.withColumn(self.reasons, F.col(self.if_known))
         if known is None:
             fits = F.size(self.if_known) == 0
             return frame.withColumn(self.reasons, F.when(fits, F.col(self.if_known)).otherwise(F.col(self.if_new)))
         depends = ~F.col(self.if_known).eqNullSafe(F.col(self.if_new))
+        if newer is not None:
+            depends |= F.size(self.if_known) > 0
         names = [quote(name) for name in self.keys]
         wanted = frame.where(depends).select(*names).distinct()
-        found = known(wanted).select(*names).distinct()
-        on = same_keys(self.keys, "s", "t", null_safe=self.null_safe)
-        joined = frame.alias("s").join(found.withColumn(self.reasons, F.lit(True)).alias("t"), F.expr(on), "left")
-        reasons = F.when(F.col(f"t.{self.reasons}"), F.col(self.if_known)).otherwise(F.col(self.if_new))
+        # Of several rows with a key the earliest: the merge changes this one, too.
+        earliest = F.min(F.struct(F.lit(0).alias("c"), *map(quote, self.written.kept))).alias(kept)
+        found = known(wanted).groupBy(*names).agg(earliest).alias("t")
+        on = same_keys(self.keys, "s", "t", null_safe=self.written.null_safe)
+        joined = frame.alias("s").join(found, F.expr(on), "left")
+        is_known = F.col(f"t.{kept}").isNotNull()
+        reasons = F.when(is_known, F.col(self.if_known)).otherwise(F.col(self.if_new))
+        if newer is not None:
+            is_ignored = is_known & ~F.col(self.no_key) & ~F.coalesce(F.expr(newer), F.lit(False))
+            reasons = F.when(~is_ignored | (F.size(self.if_known) == 0), reasons)
         return joined.select(f"s.{quote(self.row)}", f"s.{quote(self.no_key)}", reasons.alias(self.reasons))
 
     @property
@@ -184,12 +198,13 @@ class Judged:
         A column of the source that has the name of one of the table's own is only in the whole row.
         """
         row = F.col(self.row)
+        whole = exact_json(row, self.frame.schema[self.row].dataType)
         given = (row.getField(name).alias(name) for name in self.columns if name.lower() not in _OWN)
         return frame.select(
-            F.sha2(exact_json(row), 256).alias(ROW_ID),
+            F.sha2(whole, 256).alias(ROW_ID),
             F.concat_ws("; ", self.reasons).alias(REASON),
             F.current_timestamp().alias(REJECTED_AT),
-            exact_json(row).alias(WHOLE_ROW),
+            whole.alias(WHOLE_ROW),
             *given,
         ).dropDuplicates([ROW_ID])
 
@@ -251,7 +266,7 @@ def judge(
         frame = frame.withColumn(if_new, against(written.insert))
     keys = tuple(column.target.name for column in written.keys)
     chosen = dict.fromkeys((row, *keys, no_key, if_known, if_new))
-    return Judged(frame.select(*map(quote, chosen)), row, keys, written.null_safe, no_key, if_known, if_new, reasons)
+    return Judged(frame.select(*map(quote, chosen)), row, keys, written, no_key, if_known, if_new, reasons)
 
 
 def _given(violations: Sequence[Column]) -> Column:

@@ -65,15 +65,29 @@ class KeptSequence:
         """Refuse columns that have another order than the sequence.
 
         Raises:
-            DeltaAnalysisException: One of both is a STRING, the other is none.
+            DeltaAnalysisException: One of both is a STRING, the other is none, or the column would cut values.
         """
         for given, column in zip(self._parts(sequence), self.columns, strict=True):
+            if any(loses_part(part.source, part.target) for part in casts_in(given, column.dataType)):
+                raise _refused(
+                    f"The target's column {quote(column.name)} is {_sql(column.dataType)}, which would cut values of "
+                    f"{_sql(given)} in {argument}, so that an older change could not be told from a newer one. Cast "
+                    "the source's column to its type, or give the column the source's."
+                )
             if _is_string_on_one_side(given, column.dataType):
                 raise _refused(
                     f"The target's column {quote(column.name)} is {_sql(column.dataType)}, which orders values "
                     f"otherwise than {_sql(given)} in {argument} does, so that an older change could count as the "
                     "newer one. Cast the source's column to its type, or give the column the source's."
                 )
+
+    def of_row(self, sequence: DataType) -> Column:
+        """Return the sequence that a row of the target has, with the fields of the one that is given."""
+        columns = [F.col(quote(column.name)) for column in self.columns]
+        if not self.is_list:
+            return columns[0]
+        assert isinstance(sequence, StructType)
+        return F.struct(*(column.alias(name) for column, name in zip(columns, sequence.names, strict=True)))
 
     def is_not_older(self, sequence: DataType) -> str:
         """Return the condition that events are not older than a row of the target.

@@ -154,8 +154,10 @@ def upsert(
     # What was judged is what is merged: rows of the table itself must not be read anew in between.
     bound = snapshot if versions_read(source, table.table, snapshot) else None
     is_merged = once_only is not None and once_only.is_in(snapshot)
-    known = None if is_merged else partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
     judged, latest = judged_source(table, source, rules), partial(_latest_rows, table, rules=rules)
+    # By their order rows that the merge has written are told from those that it did not.
+    is_unknown = is_merged and not judged.written.kept
+    known = None if is_unknown else partial(rows_of_keys, table.table, snapshot, null_safe=null_safe)
     other = place_of(spark, quarantine, place.options)
     refuse_in_folder(other, place, "quarantine")
     with rejecting(judged, known, latest, other) as rejected:
@@ -302,22 +304,29 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
         insert=columns.written("insert", rules.insert),
         null_safe=rules.null_safe,
         order=tuple(pair for name in rules.order_by if (pair := columns.parsed(name)) is not None),
+        kept=tuple(pair.target.name for pair in columns.kept_order(rules.order_by)),
+        is_newer=partial(_is_newer, columns, rules.order_by),
     )
     given, configuration = rules.delete_when, snapshot.metadata.configuration
     is_deleted = None if given is None else F.as_column(given)
     return judge(source.alias("s"), columns.target, configuration, written, is_deleted)
 
 
-def _is_newer(columns: _UpsertColumns, order_by: Sequence[str]) -> str | None:
-    """Return the condition that a source row is later than the target's; None where the target does not show it."""
+def _is_newer(columns: _UpsertColumns, order_by: Sequence[str], source: str = "s", target: str = "t") -> str | None:
+    """Return the condition that a source row is later than the target's; None where the target does not show it.
+
+    Args:
+        source: The alias, or the struct, that has the source's columns; so the target's.
+    """
     if not columns.kept_order(order_by):
         return None
-    values = [(f"s.{quote(name)}", columns.parsed(name)) for name in order_by]
-    given = [value if pair is None else pair.stored_sql(value) for value, pair in values]
-    kept = [f"t.{quote(name)}" for name in order_by]
+    pairs = [(f"{source}.{quote(name)}", columns.parsed(name)) for name in order_by]
+    given = [value if pair is None else pair.stored_sql(value) for value, pair in pairs]
+    kept = [f"{target}.{quote(name)}" for name in order_by]
     if len(given) > 1:
-        # Structs are compared field by field, and NULL comes first.
-        return f"struct({', '.join(given)}) > struct({', '.join(kept)})"
+        # Structs are compared field by field, where these have the same names, and NULL comes first.
+        sides = (", ".join(f"{value} AS c{i}" for i, value in enumerate(values)) for values in (given, kept))
+        return " > ".join(f"struct({side})" for side in sides)
     return f"{given[0]} > {kept[0]} OR ({kept[0]} IS NULL AND {given[0]} IS NOT NULL)"
 
 

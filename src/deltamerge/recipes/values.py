@@ -34,16 +34,19 @@ from deltamerge.write.schema_evolution import evolved_schema
 from deltamerge.write.store_assignment import StoreAssignment, casts_in
 from deltamerge.write.stored_schema import stored_sql
 
-# Any decimal of so many digits is the same after a cast to DOUBLE and back.
-_DOUBLE_DIGITS = 15
+# Any decimal of so many digits is the same after a cast to DOUBLE or FLOAT and back.
+_DOUBLE_DIGITS, _FLOAT_DIGITS = 15, 6
 _TIMES = {TimestampType, TimestampNTZType}
 
 
 def loses_part(given: DataType, wanted: DataType) -> bool:
     """Return whether a cast between two types that are not strings cuts values without an error.
 
-    It cuts the clock of a time, the fraction of a number, or its last digits.
+    It cuts the clock or the zone of a time, the fraction of a number, or its last digits.
     """
+    if {type(given), type(wanted)} == _TIMES:
+        # Where clocks are set back or forward, two times become one.
+        return True
     if isinstance(given, (TimestampType, TimestampNTZType)):
         return isinstance(wanted, (DateType, IntegralType))
     if isinstance(wanted, FloatType):
@@ -64,21 +67,31 @@ def widened(data_type: DataType, given: DataType) -> DataType:
 
 def keeps_values(given: DataType, wanted: DataType) -> bool:
     """Return whether a cast between two types, and one back, leaves each value as it is."""
-    parts = list(casts_in(given, wanted))
-    if any({type(part.source), type(part.target)} == _TIMES for part in parts):
-        # A clock that is set back shows two times as one.
-        return False
-    return all(part.is_up_cast and not loses_part(part.source, part.target) for part in parts)
+    return all(part.is_up_cast and not loses_part(part.source, part.target) for part in casts_in(given, wanted))
 
 
 def is_cut(value: Column, given: DataType, wanted: DataType) -> Column:
-    """Return whether a cast of a string cuts a part of it: the clock of a time, or the last digits of a number."""
-    if isinstance(given, StringType) and isinstance(wanted, DateType):
-        local = TimestampNTZType()
-        return F.coalesce(value.try_cast(local) != value.try_cast(wanted).cast(local), F.lit(False))
-    if isinstance(given, StringType) and isinstance(wanted, DecimalType):
-        return F.coalesce(value.rlike(rf"\.\d{{{wanted.scale}}}\d*[1-9]"), F.lit(False))
-    return F.lit(False)
+    """Return whether a cast of a string cuts a part of it: the clock or the zone of a time, or last digits."""
+    if not isinstance(given, StringType):
+        return F.lit(False)
+    kept, cut = value.try_cast(wanted), F.lit(False)
+    if isinstance(wanted, DateType):
+        cut = value.try_cast(TimestampNTZType()) != kept.cast(TimestampNTZType())
+    elif isinstance(wanted, (TimestampType, TimestampNTZType)):
+        cut = value.rlike(r"\.\d{6}\d*[1-9]")
+        if isinstance(wanted, TimestampNTZType):
+            cut |= value.try_cast(TimestampType()) != kept.cast(TimestampType())
+    elif isinstance(wanted, DecimalType):
+        cut = value.rlike(rf"\.\d{{{wanted.scale}}}\d*[1-9]")
+    elif isinstance(wanted, (DoubleType, FloatType)):
+        digits, sure = _digits(value), _DOUBLE_DIGITS if isinstance(wanted, DoubleType) else _FLOAT_DIGITS
+        cut = (F.length(digits) > sure) & (digits != _digits(kept.cast("string")))
+    return F.coalesce(cut, F.lit(False))
+
+
+def _digits(number: Column) -> Column:
+    """Return a number's digits without zeros at both ends."""
+    return F.regexp_replace(F.regexp_replace(number, r"[eE].*$|\D", ""), "^0+|0+$", "")
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ def comparable(value: Column, data_type: DataType) -> Column:
     """Return what is equal where two values are: the value, or its JSON where Spark does not compare its type."""
     if is_comparable(data_type):
         return value
-    return exact_json(F.struct(value.alias("v")))
+    return exact_json(value, data_type)
 
 
 def kept_sql(given: str, kept: str, data_type: DataType) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pyspark.sql import Column
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, UserDefinedType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType, UserDefinedType
 
 from deltamerge.spark import columns as F
 
@@ -16,6 +16,8 @@ _EXACT = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
+
+_UNCLEAR_KEYS = (BinaryType, StructType, ArrayType)
 
 
 def inner_types(data_type: DataType) -> list[tuple[str, DataType]]:
@@ -67,6 +69,23 @@ def as_nullable(data_type: DataType) -> DataType:
     return nullable_type(data_type, lambda f: StructField(f.name, as_nullable(f.dataType), True, f.metadata))
 
 
-def exact_json(row: Column) -> Column:
-    """Return a struct as JSON, of which no two different structs have the same, in any session."""
-    return F.to_json(row, _EXACT)
+def exact_json(value: Column, data_type: DataType) -> Column:
+    """Return a struct, or another value in one, as JSON that no two different values have, in any session."""
+    shown = _with_keys_as_values(value, data_type)
+    return F.to_json(shown if isinstance(data_type, StructType) else F.struct(shown.alias("v")), _EXACT)
+
+
+def _with_keys_as_values(value: Column, data_type: DataType) -> Column:
+    """Return a value with entries for maps whose keys Spark's JSON does not tell apart, as those of bytes."""
+    if not any(isinstance(each, MapType) and contains(each.keyType, _UNCLEAR_KEYS) for each in all_types(data_type)):
+        return value
+    if isinstance(data_type, StructType):
+        fields = (_with_keys_as_values(value.getField(f.name), f.dataType).alias(f.name) for f in data_type.fields)
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if isinstance(data_type, ArrayType):
+        return F.transform(value, lambda each: _with_keys_as_values(each, data_type.elementType))
+    assert isinstance(data_type, MapType)
+    if not contains(data_type.keyType, _UNCLEAR_KEYS):
+        return F.transform_values(value, lambda _, each: _with_keys_as_values(each, data_type.valueType))
+    entry = StructType([StructField("key", data_type.keyType), StructField("value", data_type.valueType)])
+    return _with_keys_as_values(F.map_entries(value), ArrayType(entry))

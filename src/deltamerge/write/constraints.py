@@ -155,7 +155,7 @@ def _generated_holds(field: StructField, partition_columns: Collection[str]) -> 
     given, computed = _path((field.name,)), stored_column(generated_value(field), field, partition_columns)
     if contains(field.dataType, MapType):
         # Maps cannot be compared.
-        given, computed = exact_json(F.struct(given.alias("v"))), exact_json(F.struct(computed.alias("v")))
+        given, computed = exact_json(given, field.dataType), exact_json(computed, field.dataType)
     return given.eqNullSafe(computed)
 
 

@@ -173,6 +173,6 @@ def _equal(value: Column, own: Column, data_type: DataType) -> Column:
         value, own = value.cast("string"), own.cast("string")
     elif contains(data_type, (DoubleType, FloatType)):
         same = value.eqNullSafe(own)
-        value, own = (exact_json(F.struct(each.alias("v"))) for each in (value, own))
+        value, own = (exact_json(each, data_type) for each in (value, own))
         return same & value.eqNullSafe(own)
     return value.eqNullSafe(own)

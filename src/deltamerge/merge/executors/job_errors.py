@@ -156,10 +156,11 @@ def translated(error: Exception, table: str) -> Exception:
     """
     if isinstance(error, DeltaError) or not isinstance(error, SPARK_ERRORS):
         return error
-    at_fault = violation_in(str(error), table) or excess_in(str(error)) or row_at_fault_in(str(error))
+    message = str(error)
+    at_fault = violation_in(message, table) or excess_in(message) or row_at_fault_in(message) or _unstored_in(message)
     if at_fault is not None:
         return at_fault
-    found = cause_in(str(error))
+    found = cause_in(message)
     condition = (error.getCondition() or "") if isinstance(error, PySparkException) else WRAPPERS[0]
     if found is not None and found[0].startswith(_UNREADABLE):
         unreadable = DeltaTableException(
@@ -172,10 +173,21 @@ def translated(error: Exception, table: str) -> Exception:
         return unreadable
     if found is None or not condition.startswith(WRAPPERS):
         return error
-    condition, message, sqlstate = found
-    worded = DeltaRuntimeException(condition, f"{message} Nothing was changed in table {table}.", sqlstate=sqlstate)
+    condition, cause, sqlstate = found
+    worded = DeltaRuntimeException(condition, f"{cause} Nothing was changed in table {table}.", sqlstate=sqlstate)
     worded.__cause__ = error
     return worded
+
+
+def _unstored_in(message: str) -> DeltaRuntimeException | None:
+    found = overflow_in(message)
+    if found is None:
+        return None
+    return found.error(
+        "DELTA_CAST_OVERFLOW_IN_TABLE_WRITE",
+        f"A value cannot be stored in its column: {found.words}. Nothing was changed. Correct the value in the source, "
+        "or use try_cast for NULL in its place.",
+    )
 
 
 def source_failed_repeatedly(attempts: int, error: Exception) -> DeltaRuntimeException:
