@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -271,6 +271,7 @@ def _changed(
     after = replace(before, nullable=nullable, metadata=metadata)
     if change.data_type is None:
         return after
+    before, after = (_converted(field, gathered_limits) for field in (before, after))
     wanted_field = _to_log(StructField(before.name, DataType.fromDDL(change.data_type)))
     if part:
         _check_only_type(part, before, wanted_field, change)
@@ -284,7 +285,13 @@ def _changed(
             "in a table with delta.enableTypeWidening = true.",
             parameters={"fieldPath": ".".join(path)},
         )
-    return replace(after, data_type=wanted, metadata=after.metadata if part else _with_limit(path, after, wanted_field))
+    limited = after.metadata if part else _with_limit(path, after, wanted_field)
+    return _converted(replace(after, data_type=wanted, metadata=limited), spread_limits)
+
+
+def _converted(field: LogField, convert: Callable[[StructType], StructType]) -> LogField:
+    schema = StructType.fromJson(json.loads(schema_to_json(LogStruct((field,)))))
+    return parse_schema(convert(schema).json()).fields[0]
 
 
 def _check_only_type(part: tuple[str, ...], before: LogField, wanted: LogField, change: ChangeColumn) -> None:
