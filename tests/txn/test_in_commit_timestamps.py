@@ -39,7 +39,7 @@ def test_enabling_them_after_another_writer_whose_clock_is_ahead(tmp_path: Path)
     snapshot = create(tmp_path)
     commit(prepare(snapshot), clock)
     before = clock() + 50_000
-    os.utime(tmp_path / "_delta_log/00000000000000000001.json", (before / 1000, before / 1000))
+    os.utime(tmp_path / "_delta_log/00000000000000000001.json", ns=(before * 1_000_000, before * 1_000_000))
     asked = replace(metadata(enableInCommitTimestamps="true"), id=snapshot.metadata.id)
     assert commit(prepare(snapshot, FEATURE, asked), clock).version == 2
     assert first_action(snapshot, 2)["inCommitTimestamp"] == before + 1
