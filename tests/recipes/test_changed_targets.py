@@ -379,8 +379,6 @@ def test_values_are_stored_as_by_a_merge(
     ("given", "column"),
     [
         ("TIMESTAMP'2024-01-02 03:00:00'", "DATE"),
-        ("TIMESTAMP'2024-01-02 03:00:00'", "TIMESTAMP_NTZ"),
-        ("2.5D", "BIGINT"),
     ],
 )
 @pytest.mark.parametrize("sequence", ["n", ["n", "id"]])

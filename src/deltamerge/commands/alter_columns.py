@@ -271,7 +271,8 @@ def _changed(
     after = replace(before, nullable=nullable, metadata=metadata)
     if change.data_type is None:
         return after
-    before, after = (_converted(field, gathered_limits) for field in (before, after))
+    if not part:
+        before, after = (_converted(field, gathered_limits) for field in (before, after))
     wanted_field = _to_log(StructField(before.name, DataType.fromDDL(change.data_type)))
     if part:
         _check_only_type(part, before, wanted_field, change)
@@ -285,8 +286,10 @@ def _changed(
             "in a table with delta.enableTypeWidening = true.",
             parameters={"fieldPath": ".".join(path)},
         )
-    limited = after.metadata if part else _with_limit(path, after, wanted_field)
-    return _converted(replace(after, data_type=wanted, metadata=limited), spread_limits)
+    if part:
+        return replace(after, data_type=wanted)
+    limited = replace(after, data_type=wanted, metadata=_with_limit(path, after, wanted_field))
+    return _converted(limited, spread_limits)
 
 
 def _converted(field: LogField, convert: Callable[[StructType], StructType]) -> LogField:

@@ -275,12 +275,18 @@ class _Logged:
         return not set(files.paths()).issubset(version.files.paths())
 
 
+# The SQLSTATEs of values that a table refuses.
+_OF_VALUES = ("22", "23")
+
+
 @contextmanager
 def _naming_log(log: DeltaTable) -> Iterator[None]:
     """Say what is to be done about a change that the target refuses when the log has it."""
     try:
         yield
     except DeltaRuntimeException as error:
+        if not error.sqlstate.startswith(_OF_VALUES):
+            raise
         name, message = log.table.name, error.message
         message = (
             f"{message} The change log {name} has this call's changes already, and a corrected one with the same key "

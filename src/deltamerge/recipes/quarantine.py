@@ -175,7 +175,7 @@ class Judged:
         names = [quote(name) for name in self.keys]
         wanted = frame.where(depends).select(*names).distinct()
         # Of several rows with a key the earliest: the merge changes this one, too.
-        earliest = F.min(F.struct(F.lit(0).alias("c"), *map(quote, self.written.kept))).alias(kept)
+        earliest = F.min(F.struct(F.lit(0).alias(f"{kept}_there"), *map(quote, self.written.kept))).alias(kept)
         found = known(wanted).groupBy(*names).agg(earliest).alias("t")
         on = same_keys(self.keys, "s", "t", null_safe=self.written.null_safe)
         joined = frame.alias("s").join(found, F.expr(on), "left")

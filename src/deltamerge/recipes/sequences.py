@@ -68,7 +68,11 @@ class KeptSequence:
             DeltaAnalysisException: One of both is a STRING, the other is none, or the column would cut values.
         """
         for given, column in zip(self._parts(sequence), self.columns, strict=True):
-            if any(loses_part(part.source, part.target) for part in casts_in(given, column.dataType)):
+            # What loses a part both ways a log that has the one type would not take as the other either.
+            if any(
+                loses_part(part.source, part.target) and not loses_part(part.target, part.source)
+                for part in casts_in(given, column.dataType)
+            ):
                 raise _refused(
                     f"The target's column {quote(column.name)} is {_sql(column.dataType)}, which would cut values of "
                     f"{_sql(given)} in {argument}, so that an older change could not be told from a newer one. Cast "
@@ -92,7 +96,7 @@ class KeptSequence:
     def is_not_older(self, sequence: DataType) -> str:
         """Return the condition that events are not older than a row of the target.
 
-        Sequences are compared as the target stores them, since it may round.
+        Sequences are compared as the target stores them.
         """
         given = f"s.{SEQUENCE}"
         if not self.is_list:

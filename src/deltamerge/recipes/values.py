@@ -42,11 +42,8 @@ _TIMES = {TimestampType, TimestampNTZType}
 def loses_part(given: DataType, wanted: DataType) -> bool:
     """Return whether a cast between two types that are not strings cuts values without an error.
 
-    It cuts the clock or the zone of a time, the fraction of a number, or its last digits.
+    It cuts the clock of a time, the fraction of a number, or its last digits.
     """
-    if {type(given), type(wanted)} == _TIMES:
-        # Where clocks are set back or forward, two times become one.
-        return True
     if isinstance(given, (TimestampType, TimestampNTZType)):
         return isinstance(wanted, (DateType, IntegralType))
     if isinstance(wanted, FloatType):
@@ -67,7 +64,11 @@ def widened(data_type: DataType, given: DataType) -> DataType:
 
 def keeps_values(given: DataType, wanted: DataType) -> bool:
     """Return whether a cast between two types, and one back, leaves each value as it is."""
-    return all(part.is_up_cast and not loses_part(part.source, part.target) for part in casts_in(given, wanted))
+    parts = list(casts_in(given, wanted))
+    if any({type(part.source), type(part.target)} == _TIMES for part in parts):
+        # A clock that is set back shows two times as one.
+        return False
+    return all(part.is_up_cast and not loses_part(part.source, part.target) for part in parts)
 
 
 def is_cut(value: Column, given: DataType, wanted: DataType) -> Column:

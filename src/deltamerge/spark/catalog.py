@@ -190,7 +190,7 @@ def catalog_entry(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | N
     What another catalog has, or might have, is a table without a location here.
     """
     # No catalog has a database of this name of its own.
-    is_global = len(parts) == len((GLOBAL_DATABASE, "view")) and parts[0].lower() == GLOBAL_DATABASE
+    is_global = [part.lower() for part in parts[:-1]] == [GLOBAL_DATABASE]
     is_elsewhere = not is_global and names_another_catalog(spark, parts)
     if (is_elsewhere and len(parts) > 1) or len(parts) > _MOST_PARTS:
         return CatalogEntry("", None)

@@ -137,6 +137,9 @@ def is_widening(source: T.DataType, target: T.DataType) -> bool:
     """Return whether a cast is from numbers to numbers that take all of them, also in arrays and maps."""
     if inner := matching_inner_types(source, target):
         return all(one == other or is_widening(one, other) for _, one, other in inner)
+    if isinstance(source, T.DecimalType) and isinstance(target, T.IntegralType):
+        # Some of 19 digits do not fit a BIGINT.
+        return False
     numbers = isinstance(source, T.NumericType) and isinstance(target, T.NumericType)
     return numbers and _can_up_cast(source, target)
 

@@ -10,6 +10,7 @@ from deltamerge.sql.statements.ast import ColumnDefinition, Position
 from deltamerge.sql.statements.parts import read_integer, read_string
 from deltamerge.sql.tokens import Kind, is_keyword_place, parse_error
 
+# Constraints that Delta tables do not have.
 KEYS = ("PRIMARY", "FOREIGN", "UNIQUE", "REFERENCES")
 _AFTER_TYPE = frozenset(
     ("NOT", "NULL", "COMMENT", "DEFAULT", "GENERATED", "CONSTRAINT", "FIRST", "AFTER", "CHECK", *KEYS)

@@ -19,7 +19,6 @@ from deltamerge.sql.statements.parts import (
 from deltamerge.sql.tokens import parse_error
 
 _WHERE = "CREATE TABLE"
-# Constraints that Delta tables do not have.
 _QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM")
 
 
