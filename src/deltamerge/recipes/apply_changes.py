@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -18,7 +17,7 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
 from deltamerge.api.report import MergeReport
 from deltamerge.commands.auto_compact import merge_and_compact
-from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.job_errors import translating
@@ -52,6 +51,7 @@ from deltamerge.recipes.logged_names import (
     check_log_of,
     logged_names,
     names_of_new_log,
+    naming_log,
     record_names,
     widen_log,
 )
@@ -275,28 +275,6 @@ class _Logged:
         return not set(files.paths()).issubset(version.files.paths())
 
 
-# The SQLSTATEs of values that a table refuses.
-_OF_VALUES = ("22", "23")
-
-
-@contextmanager
-def _naming_log(log: DeltaTable) -> Iterator[None]:
-    """Say what is to be done about a change that the target refuses when the log has it."""
-    try:
-        yield
-    except DeltaRuntimeException as error:
-        if not error.sqlstate.startswith(_OF_VALUES):
-            raise
-        name, message = log.table.name, error.message
-        message = (
-            f"{message} The change log {name} has this call's changes already, and a corrected one with the same key "
-            f"and sequence would count as a repetition: take the refused change out of the log first, with DELETE FROM "
-            f"delta.`{name}` WHERE its key and {SEQUENCE} are those of the change."
-        )
-        kind, cause = type(error), error.__cause__
-        raise kind(error.error_class, message, sqlstate=error.sqlstate, parameters=error.parameters) from cause
-
-
 @dataclass(frozen=True)
 class _Follower:
     """A target that follows a feed.
@@ -349,7 +327,7 @@ class _Follower:
                     run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
                 command = partial(MergeIntoCommand, table.table, transaction=transaction, user_metadata=user_metadata)
                 known = _Logged(log, names, keys, rules)
-                with _naming_log(log):
+                with naming_log(log):
                     last, read = self._merged(command, table, known, progress)
                 outcomes = [last]
                 # A call that ended after its transaction may have left events of others to merge.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -11,7 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.commands.alter_properties import set_properties
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.log.actions import compact_json
 from deltamerge.log.features.column_mapping import NONE, physical_name
 from deltamerge.log.features.type_widening import ALWAYS
@@ -29,6 +30,9 @@ from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.write.align import find_field
 from deltamerge.write.schema_evolution import evolved_schema
+
+# The SQLSTATEs of values that a table refuses.
+_OF_VALUES = ("22", "23")
 
 
 @dataclass(frozen=True)
@@ -253,3 +257,21 @@ def widen_log(log: DeltaTable, events: StructType) -> None:
     )
     if plain != wider and not is_enabled(snapshot.metadata.configuration, WIDENS):
         set_properties(log.table, {WIDENS: "true"})
+
+
+@contextmanager
+def naming_log(log: DeltaTable) -> Iterator[None]:
+    """Say what is to be done about a change that the target refuses when the log has it."""
+    try:
+        yield
+    except DeltaRuntimeException as error:
+        if not error.sqlstate.startswith(_OF_VALUES):
+            raise
+        name, message = log.table.name, error.message
+        message = (
+            f"{message} The change log {name} has this call's changes already, and a corrected one with the same key "
+            f"and sequence would count as a repetition: take the refused change out of the log first, with DELETE FROM "
+            f"delta.`{name}` WHERE its key and {SEQUENCE} are those of the change."
+        )
+        kind, cause = type(error), error.__cause__
+        raise kind(error.error_class, message, sqlstate=error.sqlstate, parameters=error.parameters) from cause

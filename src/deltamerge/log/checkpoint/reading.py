@@ -109,7 +109,7 @@ def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Ac
         if not names:
             return []
         actions = []
-        for batch in map(in_plain_types, file.iter_batches(_ROWS, columns=names)):
+        for batch in _batches(file, names):
             for name in names:
                 column = batch.column(name)
                 for content in column.filter(column.is_valid()).to_pylist():
@@ -121,13 +121,19 @@ def _parquet_actions(store: Store, checkpoint: Checkpoint, path: str) -> list[Ac
         return actions
 
 
+def _batches(file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    batches = file.iter_batches(_ROWS, columns=columns)
+    # Arrow filters no strings that are views.
+    return map(in_plain_types, batches) if "_view" in str(file.schema_arrow) else batches
+
+
 def _read_file_actions(file: pq.ParquetFile, action: str, schema: pa.Schema) -> pa.Table:
     if action not in file.schema_arrow.names:
         return empty_table(schema)
     present = {field.name for field in file.schema_arrow.field(action).type}
     wanted = [f"{action}.{camel_case(name)}" for name in schema.names if camel_case(name) in present]
     tables = []
-    for batch in map(in_plain_types, file.iter_batches(_ROWS, columns=wanted)):
+    for batch in _batches(file, wanted):
         column = batch.column(0)
         rows = pc.is_valid(pc.struct_field(column, "path"))
         tables.append(from_parquet(pa.chunked_array([column.filter(rows)]), schema))
@@ -142,7 +148,7 @@ def _with_parsed_stats(file: pq.ParquetFile, action: str, table: pa.Table) -> pa
     leaves = map(file.schema.column, range(len(file.schema)))
     # Arrow has these without a zone.
     instants = frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
-    for batch in map(in_plain_types, file.iter_batches(_ROWS, columns=[f"{action}.path", name])):
+    for batch in _batches(file, [f"{action}.path", name]):
         column = batch.column(0)
         rows = column.filter(pc.is_valid(pc.struct_field(column, "path")))
         strings.append(stats_to_json(pc.struct_field(rows, "stats_parsed"), name, instants))
