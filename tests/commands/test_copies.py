@@ -52,6 +52,27 @@ def test_clone(spark: SparkSession, tmp_path: Path) -> None:
     assert earlier.toDF().count() == 20
 
 
+def test_clone_into_a_name(spark: SparkSession, tmp_path: Path) -> None:
+    """A target that is no path is a table's name, which the catalog has afterwards; so is ``delta.`path` `` a path."""
+    source = DeltaTable.forPath(spark, table(spark, tmp_path))
+    spark.sql("CREATE DATABASE IF NOT EXISTS backups")
+    clone = source.clone("backups.of_orders", isShallow=True)
+    assert DeltaTable.forName(spark, "backups.of_orders").toDF().count() == clone.toDF().count() == 20
+    assert not Path("backups.of_orders").exists()
+    with pytest.raises(DeltaAnalysisException, match="DELTA_PATH_EXISTS"):
+        source.clone("backups.of_orders", isShallow=True)
+    source.delete("id = 1")
+    source.clone(f"delta.`{tmp_path}/clone`", isShallow=True)
+    assert DeltaTable.forPath(spark, f"{tmp_path}/clone").toDF().count() == 19
+    sql(spark, "DROP TABLE backups.of_orders")
+
+
+def test_only_delta_is_cloned(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).write.parquet(f"{tmp_path}/p")
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_CLONE_UNSUPPORTED_SOURCE.*CONVERT TO DELTA"):
+        sql(spark, f"CREATE TABLE delta.`{tmp_path}/c` SHALLOW CLONE parquet.`{tmp_path}/p`")
+
+
 HIDDEN = ("delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName")
 
 
@@ -99,6 +120,7 @@ def test_convert(spark: SparkSession, tmp_path: Path) -> None:
     made.update("p = 'a b/1'", {"id": "-id"})
     assert made.toDF().where("id < 0").count() == 3
     DeltaTable.convertToDelta(spark, f"parquet.`{path}`", "p STRING")
+    assert DeltaTable.convertToDelta(spark, f"delta.`{path}`").history().count() == 3
     with pytest.raises(DeltaAnalysisException, match="DELTA_MISSING_PROVIDER_FOR_CONVERT"):
         DeltaTable.convertToDelta(spark, path)
     with pytest.raises(DeltaTableNotFoundException, match="DELTA_EMPTY_DIRECTORY"):
@@ -214,6 +236,19 @@ def test_a_restore_assigns_no_identity_again(spark: SparkSession, tmp_path: Path
     write_delta(spark.sql("SELECT 1 AS v"), path, mode="append")
     (row,) = DeltaTable.forPath(spark, path).toDF().collect()
     assert row.k > given
+
+
+@pytest.mark.parametrize("change", ["TYPE DECIMAL(20, 0)", "SET DEFAULT 5", "DROP NOT NULL", "DROP DEFAULT"])
+def test_identity_columns_stay_as_they_are(spark: SparkSession, tmp_path: Path, change: str) -> None:
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(spark).location(path).addColumn("id", "BIGINT")
+    made = made.property("delta.enableTypeWidening", "true").property("delta.feature.allowColumnDefaults", "supported")
+    made.addColumn("k", "BIGINT", generatedAlwaysAs=IdentityGenerator()).execute()
+    with pytest.raises(DeltaUnsupportedOperationException, match="DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"):
+        sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN k {change}")
+    sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN k COMMENT 'the key'")
+    sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN k FIRST")
+    assert DeltaTable.forPath(spark, path).toDF().columns == ["k", "id"]
 
 
 def test_a_clone_assigns_no_identity_again(spark: SparkSession, tmp_path: Path) -> None:

@@ -44,6 +44,33 @@ def test_external_tables(installed: SparkSession, database: str, tmp_path: Path)
         installed.sql("CREATE EXTERNAL TABLE e3 (id BIGINT) USING delta")
 
 
+def test_options_after_a_name(installed: SparkSession, database: str, tmp_path: Path) -> None:
+    """``WITH (…)`` after a table's name holds a reader's or a writer's options."""
+    installed.sql("CREATE TABLE w (id INT) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    installed.sql("INSERT INTO w VALUES (1)")
+    installed.sql("INSERT INTO w VALUES (2)")
+    changes = installed.sql("SELECT id, _change_type FROM w WITH ('readChangeFeed' = 'true', startingVersion = 2) c")
+    assert rows(changes) == [(2, "insert")]
+    assert rows(installed.sql("SELECT w.id FROM w WITH ('versionAsOf' = '1')")) == [(1,)]
+    location = DeltaTable.forName(installed, "w").detail().collect()[0]["location"]
+    joined = f"SELECT a.id FROM w a JOIN delta.`{location}` WITH (versionAsOf = 1) b ON a.id = b.id"
+    assert rows(installed.sql(joined)) == [(1,)]
+    with pytest.raises(AnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_MULTIPLE_FORMATS"):
+        installed.sql("SELECT * FROM w VERSION AS OF 1 WITH ('versionAsOf' = '1')")
+    installed.sql("INSERT INTO w WITH ('mergeSchema' = 'true') BY NAME SELECT 3 AS id, 'x' AS s")
+    assert rows(installed.sql("SELECT s FROM w WHERE id = 3")) == [("x",)]
+    with pytest.raises(DeltaParseException, match=r"only option of an INSERT.*df\.write"):
+        installed.sql("INSERT INTO w WITH ('txnAppId' = 'a') SELECT 4, 'y'")
+
+
+def test_a_table_like_one_of_another_format(installed: SparkSession, database: str) -> None:
+    installed.sql("CREATE TABLE p (id INT) USING parquet COMMENT 'of parquet' TBLPROPERTIES ('owned.by' = 'me')")
+    installed.sql("CREATE TABLE d LIKE p USING delta")
+    detail = DeltaTable.forName(installed, "d").detail().collect()[0]
+    assert detail["description"] == "of parquet"
+    assert detail["properties"]["owned.by"] == "me"
+
+
 def test_properties_among_the_options(installed: SparkSession, database: str) -> None:
     installed.sql("CREATE TABLE o (id INT) USING delta OPTIONS ('delta.enableChangeDataFeed' = 'true')")
     assert DeltaTable.forName(installed, "o").detail().collect()[0].properties["delta.enableChangeDataFeed"] == "true"

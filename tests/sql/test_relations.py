@@ -49,6 +49,10 @@ def found(text: str, *names: str) -> list[tuple[str, str, int | None, str | None
                 ("delta.`/q`", "/q", None, None),
             ],
         ),
+        (
+            "SELECT * FROM delta.`/p` VERSION AS OF 7 WITH ('a' = 1, b.c = 'x') t",
+            [("delta.`/p` VERSION AS OF 7 WITH ('a' = 1, b.c = 'x')", "/p", 7, None)],
+        ),
         ("SELECT delta.`x` FROM parquet.`/p` delta", []),
         ("SELECT 'FROM delta.`/p`' -- FROM delta.`/q`\n FROM x", []),
         (

@@ -28,12 +28,12 @@ from deltamerge.scan.changes import changes_frame
 from deltamerge.scan.relation import newest_frame, table_frame
 from deltamerge.scan.row_tracking import rows_with_metadata
 from deltamerge.scan.time_travel import timestamp_ms
-from deltamerge.spark.catalog import named, table_location
+from deltamerge.spark.catalog import delta_location, named, table_location
 from deltamerge.spark.frame_columns import with_table_name
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.merge_ast import NameParts
-from deltamerge.sql.names import parse_name, shown_name
+from deltamerge.sql.names import parse_name, quote_name, shown_name
 from deltamerge.sql.relations import folded
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
@@ -186,7 +186,7 @@ class DeltaTable(TableCommands):
         return DeltaTableBuilder(_session(sparkSession), cls, "create_or_replace", options or {})
 
     @classmethod
-    def columnBuilder(cls, sparkSession: SparkSession, colName: str | None = None) -> DeltaColumnBuilder:
+    def columnBuilder(cls, sparkSession: SparkSession, colName: str) -> DeltaColumnBuilder:
         """Start building a column of a new table.
 
         Args:
@@ -196,7 +196,7 @@ class DeltaTable(TableCommands):
         Returns:
             A builder; set its type, then call ``build()``.
         """
-        return DeltaColumnBuilder(sparkSession, str(colName))
+        return DeltaColumnBuilder(sparkSession, colName)
 
     @classmethod
     def convertToDelta(
@@ -206,7 +206,7 @@ class DeltaTable(TableCommands):
 
         Args:
             sparkSession: The session.
-            identifier: The folder, as ``parquet.`/path` ``.
+            identifier: The folder, as ``parquet.`/path` ``; a Delta table stays as it is.
             partitionSchema: The columns whose values are in the folders' names, as DDL or a struct.
 
         Raises:
@@ -216,10 +216,14 @@ class DeltaTable(TableCommands):
         """
         parts = parse_name(identifier)
         if len(parts) != 2 or parts[0].lower() != "parquet":
+            location = delta_location(sparkSession, parts)
+            if location is not None and table_exists(open_table(sparkSession, location).store):
+                # As in delta-spark: the scripts that set tables up run more than once.
+                return cls.forName(sparkSession, identifier)
             raise DeltaAnalysisException(
                 "DELTA_MISSING_PROVIDER_FOR_CONVERT",
-                "CONVERT TO DELTA only supports parquet tables. Please rewrite your target as parquet.`"
-                f"{parts[-1]}` if it's a parquet directory.",
+                f"CONVERT TO DELTA only supports folders of Parquet files, and {identifier} is none. Name the folder: "
+                "parquet.`/path`.",
                 parameters={"path": parts[-1]},
             )
         schema = StructType([]) if partitionSchema is None else partitionSchema
@@ -228,8 +232,11 @@ class DeltaTable(TableCommands):
         convert_to_delta(open_table(sparkSession, parts[1]), found)
         return cls.forPath(sparkSession, parts[1])
 
-    def _open(self, path: str) -> DeltaTable:
-        return DeltaTable.forPath(self.table.spark, path, dict(self.table.options))
+    def _open(self, named: TableName) -> DeltaTable:
+        spark, options = self.table.spark, dict(self.table.options)
+        if named.path is not None:
+            return DeltaTable.forPath(spark, named.path, options)
+        return DeltaTable.forName(spark, quote_name(named.parts), options=options)
 
     def alias(self, aliasName: str) -> DeltaTable:
         """Name the table for a merge's conditions and values.

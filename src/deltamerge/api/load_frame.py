@@ -18,10 +18,8 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.frame_columns import with_table_name
 from deltamerge.sql.names import parse_name, quote
-from deltamerge.sql.statements.ast import TableName
+from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.workers.partition_names import split_partition
-
-_TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,9 @@ def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
     of_partition = _partition(spark, path, asked)
     if of_partition is not None:
         return of_partition
-    base, at = Tables(spark).travelled(path)
-    if at is None:
-        return _frame(_at(spark, base), asked)
-    if _TIME_TRAVEL & asked.options.keys():
-        raise twice_travelled(base)
-    return Tables(spark).version(_at(spark, base), at)
+    tables = Tables(spark)
+    base, at = tables.travelled(path)
+    return load_with(tables, _at(spark, base), asked.options, at)
 
 
 def _at(spark: SparkSession, path: str) -> DeltaTable:
@@ -85,7 +80,7 @@ def _partition(spark: SparkSession, path: str, asked: Load) -> DataFrame | None:
     table = tables.at(root)
     if not values.keys() <= set(table.table.snapshot().metadata.partition_columns):
         return None
-    frame = _frame(table, asked)
+    frame = load_with(tables, table, asked.options)
     for name, value in values.items():
         column = F.col(quote(name))
         frame = frame.where(column.isNull() if value is None else column == F.lit(value))
@@ -97,25 +92,34 @@ def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
     named = TableName.of(parse_name(name))
     if named.path is not None:
         return load_path(spark, named.path, asked)
-    found = Tables(spark).called(named.parts)
+    tables = Tables(spark)
+    found = tables.called(named.parts)
     if found is None or not has_connector(spark, found.table.location):
         return None
-    return with_table_name(_frame(found, asked), found.table.entry or named.parts)
+    return with_table_name(load_with(tables, found, asked.options), found.table.entry or named.parts)
 
 
-def _frame(table: DeltaTable, asked: Load) -> DataFrame:
+def load_with(tables: Tables, table: DeltaTable, options: Mapping[str, str], at: TimeTravel | None = None) -> DataFrame:
+    """Read a table with a reader's options.
+
+    Args:
+        options: By their names in lower case.
+        at: The time travel that stands beside them, after the table's name or in its path.
+    """
     # Spark reads the timestamps, so that no setting is needed here.
-    request = Request(asked.options, {})
-    version, timestamp = request.number("versionAsOf"), asked.options.get("timestampasof")
+    request = Request(options, {})
+    version, timestamp = request.number("versionAsOf"), options.get("timestampasof")
+    if at is not None and not (version is None and timestamp is None):
+        raise twice_travelled(table.table.name)
     if reads_changes(request):
-        if version is not None or timestamp is not None:
+        if not (at is None and version is None and timestamp is None):
             raise travelled_changes()
         return table.changes(
             startingVersion=request.number("startingVersion"),
             endingVersion=request.number("endingVersion"),
-            startingTimestamp=asked.options.get("startingtimestamp"),
-            endingTimestamp=asked.options.get("endingtimestamp"),
+            startingTimestamp=options.get("startingtimestamp"),
+            endingTimestamp=options.get("endingtimestamp"),
         )
     if version is None and timestamp is None:
-        return table.toDF()
+        return tables.version(table, at)
     return table.at(version=version, timestamp=timestamp)

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.api.register import registered_on_demand
 from deltamerge.commands.auto_compact import auto_compaction
+from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import CommitStateUnknownException, DeltaAnalysisException
 from deltamerge.log.features.column_mapping import MAX_COLUMN_ID
 from deltamerge.log.features.row_tracking import COLUMN_NAMES
@@ -116,6 +117,24 @@ def create(
     compact_after = auto_compaction(place.table)
     with recorded(place, definition.schema, definition.description, requires_entry=requires_entry):
         create_table(place.table, definition, mode, rows, notes, file_options, compact_after)
+
+
+def clone(
+    place: Place, source: Table, version: int | None, properties: Mapping[str, str], *, replaces: bool
+) -> dict[str, int]:
+    """Make a shallow clone of a table's version at a place, with an entry in the catalog where it has a name.
+
+    Args:
+        version: None for the latest.
+        replaces: Whether there may be a table at the place, which must be empty.
+
+    Returns:
+        Delta's metrics of it.
+    """
+    if replaces:
+        check_place(place)
+    with recorded(place, spark_schema(source.snapshot(version)), None, requires_entry=True):
+        return shallow_clone(source, version, place.table, properties, replaces=replaces)
 
 
 @contextmanager

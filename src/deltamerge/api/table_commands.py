@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from deltamerge.api.arguments import check_value
+from deltamerge.api.new_tables import clone, find_place
 from deltamerge.api.optimize_builder import DeltaOptimizeBuilder
 from deltamerge.api.statements import frames
-from deltamerge.commands.clone import shallow_clone
 from deltamerge.commands.drop_feature import drop_feature
 from deltamerge.commands.restore import METRICS as RESTORE_METRICS
 from deltamerge.commands.restore import restore_to_version, version_of
@@ -18,7 +18,9 @@ from deltamerge.commands.table_protocol import add_feature, raise_versions
 from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.scan.time_travel import timestamp_ms
-from deltamerge.spark.table import Table, open_table
+from deltamerge.spark.table import Table
+from deltamerge.sql.names import is_path, parse_name
+from deltamerge.sql.statements.ast import TableName
 from deltamerge.txn.symlink_manifests import write_manifests
 
 if TYPE_CHECKING:
@@ -254,9 +256,12 @@ class TableCommands:
                 "DELTA_UNSUPPORTED_CLONE",
                 "Only shallow clones are supported: pass isShallow=True, or copy the rows with write_delta.",
             )
-        made = open_table(self.table.spark, target, self.table.options)
-        shallow_clone(self.table, version, made, properties or {}, replaces=replaces)
-        return self._open(target)
+        # What has a slash or a colon outside of backticks is no name.
+        is_plain_path = is_path(target.partition("`")[0])
+        named = TableName((target,), target) if is_plain_path else TableName.of(parse_name(target))
+        place = find_place(self.table.spark, named, None, self.table.options)
+        clone(place, self.table, version, properties or {}, replaces=replaces)
+        return self._open(named)
 
-    def _open(self, path: str) -> Self:
+    def _open(self, named: TableName) -> Self:
         raise NotImplementedError

@@ -48,6 +48,7 @@ from deltamerge.write.constraints import CHECK_PREFIX
 from deltamerge.write.defaults import CURRENT_DEFAULT, check_defaults
 from deltamerge.write.definition import check_nested_not_null, definition_field
 from deltamerge.write.dependents import check_dependents, dependents_on
+from deltamerge.write.identity_columns import IDENTITY, identity_change
 from deltamerge.write.table_features import check_evolution
 
 _COMMENT = "comment"
@@ -253,6 +254,9 @@ def _described_changes(described: Sequence[dict[str, object]]) -> tuple[str, dic
 def _changed(
     snapshot: Snapshot, path: tuple[str, ...], part: tuple[str, ...], before: LogField, change: ChangeColumn
 ) -> LogField:
+    has_changes = any(part is not None for part in (change.data_type, change.nullable, change.default))
+    if has_changes and any(key.startswith(IDENTITY) for key in before.metadata):
+        raise identity_change(before.name)
     metadata = dict(before.metadata)
     if change.comment is not None:
         metadata[_COMMENT] = change.comment

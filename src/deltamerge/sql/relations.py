@@ -41,13 +41,14 @@ class TableReference:
     """A place at which a query reads a table.
 
     Args:
-        span: Its place in the query, with the time travel after it and without an alias.
+        span: Its place in the query, with the time travel and the options after it and without an alias.
         kind: ``path`` for ``delta.`path` ``, ``name`` for one of the names asked for.
         path_or_name: The path, or the name as the caller passed it.
         version: The version that VERSION AS OF asks for.
         timestamp: The expression of TIMESTAMP AS OF, verbatim.
         boundaries: Of the table's change feed the first version or timestamp and perhaps the last, as SQL; None for the
             table itself.
+        options: What ``WITH (…)`` after it holds, with its brackets, verbatim; the empty string where there is none.
         alias_at: Where an alias goes, None where the reference has one of its own; ``TABLE t`` takes none.
     """
 
@@ -56,6 +57,7 @@ class TableReference:
     path_or_name: str
     version: int | None
     timestamp: str | None
+    options: str = ""
     alias_at: int | None = None
     boundaries: tuple[str, ...] | None = None
 
@@ -191,10 +193,14 @@ def _reference(
             timestamp = slice_of(tokens[value:end]).of(sql)
         else:
             raise parse_error(sql, tokens[ahead].span, "TIMESTAMP AS OF: expected a timestamp")
+    options = ""
+    if [token.upper for token in tokens[end : end + 2]] == ["WITH", "("]:
+        first, end = end + 1, closing(tokens, end + 1) + 1
+        options = slice_of(tokens[first:end]).of(sql)
     span = slice_of(tokens[start:end])
     takes_alias = not _is_table_query(tokens, start) and not has_alias(tokens, end)
     alias_at = tokens[_alias_place(tokens, end) - 1].span.end if takes_alias else None
-    return TableReference(span, kind, name, version, timestamp, alias_at)
+    return TableReference(span, kind, name, version, timestamp, options, alias_at)
 
 
 def _version(sql: str, tokens: tuple[Token, ...], start: int, end: int) -> int:

@@ -152,6 +152,15 @@ def explicit_insert(name: str, where: str) -> DeltaAnalysisException:
     )
 
 
+def identity_change(name: str) -> DeltaUnsupportedOperationException:
+    """Return the error for ALTER COLUMN of more than an identity column's comment and place."""
+    return DeltaUnsupportedOperationException(
+        "DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED",
+        f"ALTER TABLE ALTER COLUMN is not supported for IDENTITY columns, and {name} is one. Only its comment and its "
+        "place can change.",
+    )
+
+
 def identity_update(name: str, where: str) -> DeltaAnalysisException:
     return DeltaAnalysisException(
         "DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED",

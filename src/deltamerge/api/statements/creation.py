@@ -8,17 +8,15 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from deltamerge.api.new_tables import check_place, create, find_place, recorded
+from deltamerge.api.new_tables import clone, create, find_place
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
-from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import catalog_entry, names_another_catalog
 from deltamerge.spark.data_source import is_source_of_new_tables
-from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote, quote_name
 from deltamerge.sql.statements.ast import (
     CloneTable,
@@ -71,7 +69,11 @@ def run_create_like(tables: Tables, statement: CreateTableLike, sql: str) -> Dat
 def _definition_like_other(tables: Tables, source: TableName) -> TableDefinition:
     name, spark = quote_name(source.parts), tables.spark
     partitions = tuple(column.name for column in spark.catalog.listColumns(name) if column.isPartition)
-    return as_spelled(TableDefinition(new_schema(spark.table(name).schema), partitions))
+    schema, entry = new_schema(spark.table(name).schema), catalog_entry(spark, source.parts)
+    if entry is None or entry.location is None:
+        return as_spelled(TableDefinition(schema, partitions))
+    properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES {name}").collect()}
+    return as_spelled(TableDefinition(schema, partitions, properties, entry.details.get("Comment")))
 
 
 def create_from_rows(
@@ -130,6 +132,7 @@ def _definition(statement: CreateTable) -> TableDefinition:
 
 
 def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
+    _check_is_delta(tables, statement.source)
     source = tables.open(statement.source)
     version = None
     if statement.at is not None:
@@ -141,12 +144,22 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
     if place.exists and place.name and statement.mode == "create_if_not_exists":
         # At a path delta-spark asks the catalog, which does not know the table, and fails.
         return frames.nothing(tables.spark)
-    schema, replaces = spark_schema(source.table.snapshot(version)), statement.mode in ("replace", "create_or_replace")
-    if replaces:
-        check_place(place)
-    with recorded(place, schema, None, requires_entry=True):
-        metrics = shallow_clone(source.table, version, place.table, statement.properties, replaces=replaces)
+    replaces = statement.mode in ("replace", "create_or_replace")
+    metrics = clone(place, source.table, version, statement.properties, replaces=replaces)
     return frames.of_metrics(tables.spark, metrics, metrics)
+
+
+def _check_is_delta(tables: Tables, name: TableName) -> None:
+    """Refuse to clone what delta-spark can and this cannot: the files and tables of another format."""
+    is_files = len(name.parts) == 2 and name.parts[0].lower() in ("parquet", "iceberg")
+    if is_files or (tables.find(name) is None and tables.has_other_table(name)):
+        shown = quote_name(name.parts)
+        raise DeltaAnalysisException(
+            "DELTA_CLONE_UNSUPPORTED_SOURCE",
+            f"Unsupported clone source '{shown}': only Delta tables are cloned. Copy its rows with CREATE TABLE … AS "
+            "SELECT, or make a folder of Parquet files a Delta table with CONVERT TO DELTA.",
+            parameters={"name": shown},
+        )
 
 
 def run_create_view(tables: Tables, statement: CreateTempView, _: str) -> DataFrame:

@@ -11,11 +11,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from deltamerge.api.delta_table import DeltaTable
+from deltamerge.api.load_frame import load_with
 from deltamerge.api.statements.tables import Tables, twice_travelled
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.spark.catalog import whole_name
 from deltamerge.spark.parameters import parameter_sql
 from deltamerge.spark.session import SPARK_ERRORS
+from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.names import names_path, parse_name, quote, quote_name
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.qualifiers import alias_replacements
@@ -28,6 +30,7 @@ from deltamerge.sql.relations import (
     with_plain_names,
 )
 from deltamerge.sql.statements.ast import TableName, TimeTravel
+from deltamerge.sql.statements.parts import read_options
 from deltamerge.sql.tokens import tokenize
 
 NO_FRAMES: Mapping[str, DataFrame] = MappingProxyType({})
@@ -149,6 +152,9 @@ def _frame(
         table, at = tables.at(path), at_end or at
     else:
         table = named[name]
+    if reference.options:
+        options = read_options(Cursor(reference.options), "WITH")
+        return load_with(tables, table, {key.lower(): value for key, value in options.items()}, at)
     if at is not None:
         return tables.version(table, at)
     location = table.table.location

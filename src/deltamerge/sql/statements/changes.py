@@ -10,8 +10,16 @@ from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.merge_clause_parser import read_assignments
 from deltamerge.sql.relations import replace_references
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, TruncateTable, UpdateRows
-from deltamerge.sql.statements.parts import read_alias, read_end, read_partition, read_rest, read_table, read_where
-from deltamerge.sql.tokens import Token, closing, tokenize
+from deltamerge.sql.statements.parts import (
+    read_alias,
+    read_end,
+    read_options,
+    read_partition,
+    read_rest,
+    read_table,
+    read_where,
+)
+from deltamerge.sql.tokens import Token, closing, parse_error, tokenize
 
 _QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH", "MAP", "REDUCE")
 
@@ -57,6 +65,8 @@ def read_insert(cursor: Cursor) -> InsertRows:
     if cursor.peek() == "TABLE" and cursor.peek(1) not in (".", *_QUERIES, "("):
         cursor.index += 1
     table = read_table(cursor, where)
+    if cursor.peek() == "WITH" and cursor.peek(1) == "(":
+        evolves |= _merges_schema(cursor, where)
     partition = read_partition(cursor, where) if cursor.peek() == "PARTITION" else ()
     if_not_exists = cursor.accept("IF")
     if if_not_exists:
@@ -76,6 +86,22 @@ def read_insert(cursor: Cursor) -> InsertRows:
     return InsertRows(
         table, overwrites, query, columns, by_name, partition, replace_where, evolves, if_not_exists=if_not_exists
     )
+
+
+def _merges_schema(cursor: Cursor, where: str) -> bool:
+    """Read the options after a table's name, of which there is one for SQL."""
+    cursor.index += 1
+    start = cursor.index
+    options = {key.lower(): value.lower() for key, value in read_options(cursor, f"{where} … WITH").items()}
+    if options.keys() != {"mergeschema"} or options["mergeschema"] not in ("true", "false"):
+        raise parse_error(
+            cursor.sql,
+            cursor.since(start),
+            "the only option of an INSERT is 'mergeSchema' = 'true' or 'false'",
+            error_class="DELTA_OPERATION_NOT_ALLOWED",
+            hint="Others are options of df.write.",
+        )
+    return options["mergeschema"] == "true"
 
 
 def with_defaults(query: str, defaults: Sequence[str | None]) -> str:

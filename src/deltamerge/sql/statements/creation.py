@@ -153,6 +153,14 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
         return replace(table, partitioned_by=cursor.in_brackets(where, lambda: _read_partition(cursor, where)))
     if cursor.accept("CLUSTER", "BY"):
         return replace(table, clustered_by=cursor.names_in_brackets(f"{_WHERE} CLUSTER BY"))
+    if cursor.peek() == "DEFAULT":
+        raise parse_error(
+            cursor.sql,
+            cursor.span(),
+            "Delta tables have no default collation here",
+            error_class="DELTA_OPERATION_NOT_ALLOWED",
+            hint="Name the collation with each column: a STRING COLLATE UTF8_LCASE.",
+        )
     if cursor.peek() == "CLUSTERED":
         raise parse_error(
             cursor.sql,

@@ -17,7 +17,7 @@ from deltamerge.sql.statements.parts import (
     read_time_travel,
     read_where,
 )
-from deltamerge.sql.tokens import Kind
+from deltamerge.sql.tokens import Kind, parse_error
 
 
 def read_optimize(cursor: Cursor) -> ast.Optimize:
@@ -40,7 +40,15 @@ def read_reorg(cursor: Cursor) -> ast.Reorganize:
     cursor.expect("REORG", "REORG", "TABLE")
     table = read_table(cursor, "REORG TABLE")
     where = read_where(cursor, "REORG", "APPLY")
-    cursor.expect("REORG", "APPLY", "(", "PURGE", ")")
+    cursor.expect("REORG", "APPLY", "(")
+    if cursor.peek() == "UPGRADE":
+        raise parse_error(
+            cursor.sql,
+            cursor.span(),
+            "the Iceberg metadata of UniForm is not written",
+            error_class="DELTA_OPERATION_NOT_ALLOWED",
+        )
+    cursor.expect("REORG", "PURGE", ")")
     read_end(cursor, "REORG")
     return ast.Reorganize(table, None if where is None else where.text)
 
@@ -50,6 +58,14 @@ def read_vacuum(cursor: Cursor) -> ast.Vacuum:
     table = read_table(cursor, "VACUUM")
     found: dict[str, float | bool | str] = {}
     while cursor.token is not None and cursor.peek() != ";":
+        if cursor.peek() == "USING":
+            raise parse_error(
+                cursor.sql,
+                cursor.span(),
+                "inventories are not read: VACUUM lists the table's folder itself",
+                error_class="DELTA_OPERATION_NOT_ALLOWED",
+                hint="Leave USING INVENTORY out.",
+            )
         word = cursor.expect_one("VACUUM", "LITE", "FULL", "RETAIN", "DRY")
         key = "kind" if word in ("LITE", "FULL") else word
         if key in found:

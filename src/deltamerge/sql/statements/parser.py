@@ -31,8 +31,11 @@ def _read_merge(cursor: Cursor) -> ParsedMerge:
     return parse_merge(cursor.sql)
 
 
+_EXPLAINED = ("ANALYZE", "EXTENDED", "FORMATTED", "COST", "CODEGEN")
+
+
 def _read_explain(cursor: Cursor) -> ParsedMerge | None:
-    cursor.index += 2 if cursor.peek(1) == "ANALYZE" else 1
+    cursor.index += 2 if cursor.peek(1) in _EXPLAINED else 1
     cursor.index += behind_ctes(cursor.tokens[cursor.index :])
     return _read_merge(cursor) if cursor.peek() == "MERGE" else None
 
