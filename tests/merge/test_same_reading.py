@@ -57,6 +57,32 @@ def test_variables_in_texts(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.sessions
+def test_names_that_are_computed(spark: SparkSession, tmp_path: Path) -> None:
+    """A column that no expression spells out is read all the same."""
+    write(tmp_path / "s")
+    source = spark.read.parquet(str(tmp_path / "s"))
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, v STRING", [(1, "old"), (2, "old")]), path)
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdate(set={"v": "concat(IDENTIFIER('s.' || 'v'), '!')"}).execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "a!"), (2, "b!")]
+
+
+@pytest.mark.sessions
+def test_a_view_that_was_made_anew_since_it_was_looked_at(spark: SparkSession, tmp_path: Path) -> None:
+    """Columns are taken by their names as the source has them when the merge runs, as delta-spark does."""
+    path = str(tmp_path / "t")
+    write_delta(frame(spark, "id INT, a STRING, b STRING", [(1, "old", "old")]), path)
+    frame(spark, "id INT, a STRING, b STRING", [(1, "a", "b")]).createOrReplaceTempView("staged")
+    source = spark.table("staged")
+    assert source.schema.names == ["id", "a", "b"]
+    frame(spark, "b STRING, id INT, a STRING", [("b", 1, "a")]).createOrReplaceTempView("staged")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdateAll().execute()
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "a", "b")]
+
+
+@pytest.mark.sessions
 @pytest.mark.parametrize("executor", ["classic", "auto"])
 def test_variables_in_on(spark: SparkSession, tmp_path: Path, executor: str) -> None:
     path = str(tmp_path / "t")

@@ -74,6 +74,8 @@ def test_columns_that_are_gone_since_the_table_was_opened(spark: SparkSession, t
     write_delta(spark.sql("SELECT 1 AS id, 3 AS w"), path, mode="overwrite", overwrite_schema=True)
     with pytest.raises(DeltaAnalysisException, match=r"it was struct<id:int,v:int>") as raised:
         merge.run()
+    with pytest.raises(DeltaAnalysisException, match="DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"):
+        merge.plan()
     assert raised.value.getErrorClass() == "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"
     spark.conf.set(KEY + "checkLatestSchemaOnRead", "false")
     assert merge.run().version == 4

@@ -57,6 +57,22 @@ def test_an_interrupt_while_they_are_set() -> None:
     assert conf.values == {"a": "before"}
 
 
+def test_a_session_that_is_gone_afterwards() -> None:
+    """What was done with the setting is done, also where it cannot be put back."""
+
+    class Gone(Conf):
+        def set(self, key: str, value: str) -> None:
+            if value == "before":
+                raise ConnectionError("the server is gone")
+            super().set(key, value)
+
+    conf = Gone()
+    done = False
+    with session_settings(session(conf), {"a": "held"}):
+        done = True
+    assert done
+
+
 def test_two_objects_of_one_session() -> None:
     conf = Conf()
     first = session_settings(session(conf), {"a": "held"})

@@ -31,7 +31,7 @@ from deltamerge.spark.catalog_columns import update_columns
 from deltamerge.spark.config import MergeConf
 from deltamerge.spark.connectors import refresh_path
 from deltamerge.spark.held_settings import for_merging, session_settings
-from deltamerge.spark.session import errors_not_logged, merge_conf, reset_transaction
+from deltamerge.spark.session import errors_not_logged, merge_conf, newly_analyzed, reset_transaction
 from deltamerge.spark.table import Table, counting_requests
 from deltamerge.storage.object_store import counted
 from deltamerge.storage.stored_file import uri_of
@@ -91,7 +91,8 @@ class MergeIntoCommand:
         with session_settings(spark, for_merging(spark)), errors_not_logged(), KeptSource() as kept:
             conf = self.conf_over(merge_conf(spark))
             session_transaction(conf)  # Refuses half a transaction before anything is read.
-            started = replace(self, timestamp=timestamp)
+            statement = replace(self.statement, source=newly_analyzed(self.statement.source))
+            started = replace(self, timestamp=timestamp, statement=statement)
             if counted(self.table.store) is None:
                 started = replace(started, table=counting_requests(self.table))
             lost: list[LostCommit] = []
@@ -140,14 +141,7 @@ def _run_once(
     on_commit: Callable[[MergeChanges, int], None],
 ) -> MergeOutcome:
     spark = command.table.spark
-    with steps.step("snapshot", "loading the table's log"):
-        snapshot = command.snapshot or (command.begun or command.table).snapshot()
-        snapshot.check_writable()
-        if not command.statement.has_source:
-            # As delta-spark: also where no row changes.
-            refuse_append_only(snapshot, command.table.name, f"the {command.statement.verb} changes rows")
-        if conf.check_latest_schema_on_read:
-            check_schema_since_analysis(command.table, snapshot)
+    snapshot = snapshot_to_change(command, conf, steps)
     transaction = session_transaction(conf)
     if transaction is not None and transaction.is_in(snapshot):
         reset_transaction(spark, conf)
@@ -189,6 +183,19 @@ def _run_once(
     outcome = outcome_of(command.statement, changes, committed.version, committed.metrics)
     others = committed.reconciled_with
     return replace(outcome, notes=(*outcome.notes, *reconciled_notes(others)), reconciled_with=others)
+
+
+def snapshot_to_change(command: MergeIntoCommand, conf: MergeConf, steps: Steps) -> Snapshot:
+    """Return the version that a merge changes, once it is clear that it may."""
+    with steps.step("snapshot", "loading the table's log"):
+        snapshot = command.snapshot or (command.begun or command.table).snapshot()
+        snapshot.check_writable()
+        if not command.statement.has_source:
+            # As delta-spark: also where no row changes.
+            refuse_append_only(snapshot, command.table.name, f"the {command.statement.verb} changes rows")
+        if conf.check_latest_schema_on_read:
+            check_schema_since_analysis(command.table, snapshot)
+    return snapshot
 
 
 def with_source_of_now(command: MergeIntoCommand, snapshot: Snapshot) -> tuple[MergeIntoCommand, Snapshot]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
-from deltamerge.merge.command import MergeIntoCommand, can_run_again, with_source_of_now
+from deltamerge.merge.command import MergeIntoCommand, can_run_again, snapshot_to_change, with_source_of_now
 from deltamerge.merge.executors.classic import write_all_changes_rows
 from deltamerge.merge.executors.execution import Execution, keep_source
 from deltamerge.merge.executors.job_errors import assigning_values, is_stopped, translated_of_merge
@@ -29,7 +29,7 @@ from deltamerge.merge.steps import Steps
 from deltamerge.scan.paths import absolute_key
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_merging, session_settings
-from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, merge_conf
+from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, merge_conf, newly_analyzed
 from deltamerge.txn.application import session_transaction
 from deltamerge.write.identity_columns import number_rows
 
@@ -43,10 +43,9 @@ def explain_merge(
     with session_settings(table.spark, for_merging(table.spark)), errors_not_logged():
         conf = command.conf_over(merge_conf(table.spark))
         timestamp = time.time_ns() // 1000 if command.timestamp is None else command.timestamp
-        with steps.step("snapshot", "loading the table's log"):
-            snapshot = (command.begun or table).snapshot()
-            snapshot.check_writable()
-        started = replace(command, timestamp=timestamp)
+        snapshot = snapshot_to_change(command, conf, steps)
+        statement = replace(command.statement, source=newly_analyzed(command.statement.source))
+        started = replace(command, timestamp=timestamp, statement=statement)
         if command.snapshot is None and command.statement.has_source:
             started, snapshot = with_source_of_now(started, snapshot)
         execution = _looked_at(prepare(started, snapshot, conf, steps))

@@ -70,7 +70,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         operators = replaced_operators(spark, _evaluated_sql(statement, merge.output_schema, configuration))
         references = MergeReferences(merge, operators, conf.compares_times_as_strings)
         key_types = types_of_expressions(merge, references.on) if statement.has_source else {}
-        merge = latest_per_key(merge, references.on.equi_keys)
+        merge = latest_per_key(merge, references.on)
     session = _session_facts(spark, command.table.store)
     context = PlanningContext(
         merge,

@@ -106,7 +106,10 @@ def _setting_refused(key: str, value: str) -> DeltaAnalysisException:
 
 
 def _release(spark: SparkSession, session: str, key: str) -> None:
-    """Restore a setting, unless another thread holds it, too."""
+    """Restore a setting, unless another thread holds it, too.
+
+    It may be that the session is gone: what was done meanwhile, such as a commit, is done all the same.
+    """
     with _lock:
         holders, before = _held.pop((session, key), (0, None))
         if not holders:
@@ -114,7 +117,12 @@ def _release(spark: SparkSession, session: str, key: str) -> None:
             return
         if holders > 1:
             _held[session, key] = (holders - 1, before)
-        elif before is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, before)
+            return
+        try:
+            if before is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, before)
+        except Exception:
+            # Whatever fails: it must not look like a failure of what was done with the setting.
+            logger.warning("the setting %s was not put back to %s", key, before, exc_info=True)

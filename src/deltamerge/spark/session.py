@@ -44,6 +44,15 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def newly_analyzed(frame: DataFrame) -> DataFrame:
+    """Return a frame of the same plan: Spark Connect's keep the schema that they were once asked for."""
+    if not is_connect(frame.sparkSession):
+        return frame
+    connect: Any = frame
+    made: DataFrame = import_module("pyspark.sql.connect.dataframe").DataFrame(connect._plan, frame.sparkSession)
+    return made
+
+
 def session_identity(spark: SparkSession) -> str:
     """Return what two Python objects for one session have in common, such as those of a stream's batches."""
     if is_connect(spark):

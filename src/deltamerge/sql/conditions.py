@@ -5,7 +5,7 @@ A result is never narrower than the truth: a condition that cannot be read restr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import TypeAlias
 
@@ -47,6 +47,7 @@ class Conjunct:
         side: Whose columns it uses; ``unreadable`` where that is not certain.
         target_columns: The top-level columns of the target in it, in their own spelling.
         predicate: What a target row must fulfil for it; Unknown unless its side is ``target_only`` or ``neither``.
+        is_key: Whether it is one of the `EquiKey`s.
     """
 
     text: str
@@ -54,6 +55,7 @@ class Conjunct:
     target_columns: frozenset[str]
     source_columns: frozenset[str]
     predicate: Predicate
+    is_key: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,9 @@ class ConditionShape:
 
 def shape_of_tree(node: Node, scope: Scope) -> ConditionShape:
     parts = conjuncts_of(node)
-    conjuncts = tuple(_conjunct(part, scope) for part in parts)
-    predicates = tuple(conjunct.predicate for conjunct in conjuncts if conjunct.side in ("target_only", "neither"))
     keys = [(part, key) for part in parts if (key := _equi_key(part, scope)) is not None]
+    conjuncts = tuple(replace(_conjunct(part, scope), is_key=any(part is node for node, _ in keys)) for part in parts)
+    predicates = tuple(conjunct.predicate for conjunct in conjuncts if conjunct.side in ("target_only", "neither"))
     return ConditionShape(conjuncts, And(predicates), tuple(key for _, key in keys), tuple(part for part, _ in keys))
 
 

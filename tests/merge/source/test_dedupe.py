@@ -44,6 +44,25 @@ def test_the_latest_row_of_a_key_is_merged(spark: SparkSession, tmp_path: Path) 
     ]
 
 
+def test_rows_that_on_rules_out_are_no_rivals(spark: SparkSession, tmp_path: Path) -> None:
+    """A row that ON rules out by itself takes no other row's place, and its computed key is not evaluated."""
+    path = people(spark, tmp_path / "t")
+    changes = [("1", "old", 1, "order"), ("1", "new", 2, "order"), ("1", "later", 9, "note"), ("a", "x", 1, "note")]
+    source = frame(spark, "ref STRING, name STRING, age INT, kind STRING", changes)
+    on = "s.kind = 'order' AND t.id = CAST(s.ref AS INT) AND s.age < t.age"
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), on, dedupe_by="age")
+    merge.whenMatchedUpdate(set={"name": "s.name"}).run()
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0][:2] == (1, "new")
+
+
+def test_keys_that_differ_in_case_alone(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    source = frame(spark, "x STRUCT<id: INT>, y STRUCT<ID: STRING>, age INT", [((1,), ("ann",), 7)])
+    merge = DeltaTable.forPath(spark, path).alias("t")
+    merge.merge(source.alias("s"), "t.id = s.x.id AND t.name = s.y.ID", dedupe_by="age").whenMatchedDelete().run()
+    assert [row[0] for row in rows(DeltaTable.forPath(spark, path).toDF())] == [2, 3]
+
+
 def test_null_is_a_key_where_it_matches(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
     merged(spark, path, frame(spark, COLUMNS, CHANGES), ["at", "part no", "age"], "s.id <=> t.id")
@@ -74,7 +93,12 @@ def test_a_tie_names_the_key(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("dedupe_by", "on", "said"),
-    [("agee", "t.id = s.id", "`age`"), ("age", "t.id > s.id", "t.id > s.id")],
+    [
+        ("agee", "t.id = s.id", "`age`"),
+        ("age", "t.id > s.id", "t.id > s.id"),
+        ("age", "t.id = s.id AND upper(t.name) = s.name", "upper(t.name) = s.name"),
+        ("age", "t.id = s.id AND s.age > t.age AND s.at > t.name", "s.at > t.name"),
+    ],
 )
 def test_what_it_cannot_go_by(spark: SparkSession, tmp_path: Path, dedupe_by: str, on: str, said: str) -> None:
     path = people(spark, tmp_path / "t")

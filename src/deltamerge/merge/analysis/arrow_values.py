@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql.types import StructField
@@ -175,11 +174,12 @@ def _common(types: Sequence[pa.DataType]) -> pa.DataType | None:
     if given and all(kind in _DIGITS for kind in given):
         return max(given, key=_INTEGERS.index)
     if given and all(kind in _DIGITS or pa.types.is_decimal(kind) for kind in given):
-        return reduce(_wider_decimal, (pa.decimal128(_DIGITS[k], 0) if k in _DIGITS else k for k in given))
+        return _wider_decimal([pa.decimal128(_DIGITS[k], 0) if k in _DIGITS else k for k in given])
     return None
 
 
-def _wider_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    return pa.decimal128(min(whole + scale, _MOST_DIGITS), scale)
+def _wider_decimal(types: Sequence[pa.DataType]) -> pa.DataType | None:
+    """Return the decimal that holds the values of all; None beyond 38 digits, where releases of Spark differ."""
+    scale = max(kind.scale for kind in types)
+    digits = max(kind.precision - kind.scale for kind in types) + scale
+    return pa.decimal128(digits, scale) if digits <= _MOST_DIGITS else None

@@ -169,23 +169,27 @@ def _guards(on: ConditionShape) -> list[str]:
 
 def _guarded_keys(merge: ResolvedMerge, on: ConditionShape) -> list[EquiKey]:
     """Return the keys, computed ones only for rows that may match: for others they may fail."""
-    guards = _guards(on)
-    if not guards:
+    if not _guards(on):
         return list(on.equi_keys)
-    if merge.statement.condition.column is not None:
-        # What a Column prints is not what it was made from.
+    guard = guard_of(merge, on)
+    if guard is None:
         return [key for key in on.equi_keys if key.source_path is not None]
-    # SQL may end in a comment.
-    admitted = " AND ".join(f"({guard}\n)" for guard in guards)
     return [
-        key
-        if key.source_path is not None
-        else replace(key, source_sql=f"CASE WHEN {admitted} THEN {key.source_sql}\nEND")
+        key if key.source_path is not None else replace(key, source_sql=f"CASE WHEN {guard} THEN {key.source_sql}\nEND")
         for key in on.equi_keys
     ]
+
+
+def guard_of(merge: ResolvedMerge, on: ConditionShape) -> str | None:
+    """Return what ON requires of only the source's row, as SQL; None where it is nothing, or a Column's."""
+    guards = _guards(on)
+    # What a Column prints is not what it was made from. SQL may end in a comment.
+    is_sql = merge.statement.condition.column is None
+    return " AND ".join(f"({guard}\n)" for guard in guards) if guards and is_sql else None
 
 
 def names_of_keys(keys: Sequence[EquiKey]) -> list[str]:
     """Name the keys as the user knows them: by the source's columns, or by the whole expression."""
     columns = [key.source_sql if key.source_path is None else key.source_path[-1] for key in keys]
-    return columns if len(set(columns)) == len(columns) else [f"{i}: {key.source_sql}" for i, key in enumerate(keys)]
+    are_distinct = len({name.lower() for name in columns}) == len(columns)
+    return columns if are_distinct else [f"{i}: {key.source_sql}" for i, key in enumerate(keys)]

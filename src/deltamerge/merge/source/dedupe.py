@@ -10,11 +10,11 @@ from pyspark.sql import Column, Window
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.merge.analysis.join_keys import names_of_keys
+from deltamerge.merge.analysis.join_keys import guard_of, names_of_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge
 from deltamerge.merge.source.rows_at_fault import tie_error
 from deltamerge.spark import columns as F
-from deltamerge.sql.conditions import EquiKey
+from deltamerge.sql.conditions import ConditionShape
 from deltamerge.sql.names import did_you_mean, free_prefix, quote
 
 
@@ -31,29 +31,27 @@ def check_dedupe_by(dedupe_by: Sequence[str], source: StructType, case_sensitive
             )
 
 
-def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMerge:
+def latest_per_key(merge: ResolvedMerge, on: ConditionShape) -> ResolvedMerge:
     """Leave all source rows out but the latest of each key, by the statement's ``dedupe_by``.
 
-    A row whose key has a NULL that matches nothing has no rivals. NULL is earlier than every value. Several latest rows
-    of one key fail the job that reads them; see `row_at_fault_in`.
+    A row that ON rules out by itself, or whose key has a NULL that matches nothing, has no rivals. NULL is earlier than
+    every value. Several latest rows of one key fail the job that reads them; see `row_at_fault_in`.
     """
     statement = merge.statement
     if not statement.dedupe_by:
         return merge
-    if not keys:
-        raise DeltaAnalysisException(
-            "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-            "dedupe_by needs a key: ON equates no column of the target with an expression over the source. In: "
-            f"{statement.condition.text}",
-        )
+    keys = on.equi_keys
+    _check_keys_tell(merge, on)
     prefix = free_prefix(merge.source_schema.names)
     key, order, latest, ties = (f"{prefix}{name}" for name in ("key", "order", "latest", "ties"))
     names = names_of_keys(keys)
     values = (F.expr(key.source_sql).alias(name) for key, name in zip(keys, names, strict=True))
+    guard = guard_of(merge, on)
+    may_match = F.lit(True) if guard is None else F.expr(guard)
     frame = statement.source if merge.source_alias is None else statement.source.alias(merge.source_alias)
     by_key = Window.partitionBy(key)
     ranked = (
-        frame.withColumn(key, F.struct(*values))
+        frame.withColumn(key, F.when(may_match, F.struct(*values)))  # Keys that Spark computes may fail for other rows.
         .withColumn(order, F.struct(*(F.col(quote(name)) for name in statement.dedupe_by)))
         .withColumn(latest, F.max(order).over(by_key))
         .withColumn(ties, F.sum(F.col(order).eqNullSafe(F.col(latest)).cast("bigint")).over(by_key))
@@ -61,10 +59,36 @@ def latest_per_key(merge: ResolvedMerge, keys: Sequence[EquiKey]) -> ResolvedMer
     unmatchable = reduce(
         Column.__or__,
         (F.col(key).getField(name).isNull() for k, name in zip(keys, names, strict=True) if not k.null_safe),
-        F.lit(False),
+        F.col(key).isNull(),
     )
     is_latest = F.col(order).eqNullSafe(F.col(latest))
     tied = tie_error("dedupe_by", F.col(key), F.col(order))
     kept = F.when(unmatchable, F.lit(True)).when(is_latest & (F.col(ties) > 1), tied).otherwise(is_latest)
     rows = ranked.where(kept).drop(key, order, latest, ties)
     return replace(merge, statement=replace(statement, source=rows))
+
+
+def _check_keys_tell(merge: ResolvedMerge, on: ConditionShape) -> None:
+    """Refuse an ON by which rows with the same keys may match different rows of the target.
+
+    What compares only the columns of ``dedupe_by`` with the target's, as in ``s.changed_at > t.changed_at``, may stay.
+    """
+    rivals = {name.lower() for name in merge.statement.dedupe_by}
+    others = [
+        conjunct.text
+        for conjunct in on.conjuncts
+        if conjunct.side in ("both", "unreadable")
+        and not conjunct.is_key
+        and not (conjunct.side == "both" and {name.lower() for name in conjunct.source_columns} <= rivals)
+    ]
+    if others or not on.equi_keys:
+        reason = (
+            f"rows with the same keys may match different rows by {others[0]}. Move that into the clauses' conditions"
+            if others
+            else "ON equates no column of the target with an expression over the source. Name a key"
+        )
+        raise DeltaAnalysisException(
+            "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+            f"dedupe_by cannot tell which source rows are rivals: {reason}, or leave dedupe_by out. ON is: "
+            f"{merge.statement.condition.text}",
+        )

@@ -46,7 +46,7 @@ class Source:
 def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     """Return the positions of the source columns that a merge may refer to; all where two have one name.
 
-    A column is left out only where its name is in no expression's SQL, nor can come from a variable.
+    A column is left out only where its name is in no expression's SQL, nor can come from a variable or IDENTIFIER(…).
     """
     everything = tuple(range(len(merge.source_schema.fields)))
     # A Greek sigma's lower case depends on the letters around it.
@@ -56,15 +56,19 @@ def columns_in_use(merge: ResolvedMerge) -> tuple[int, ...]:
     statement = merge.statement
     written = (statement.condition.text, *statement.dedupe_by, *(c.to_sql() for c in statement.clauses))
     expressions = [sql.casefold() for sql in written]
-    if any(VARIABLE in sql for sql in expressions):
+    if any(VARIABLE in sql or "identifier" in sql for sql in expressions):
         return everything
     taken = {o.index for c in merge.clauses for o in c.outputs if isinstance(o, TakeSource)}
     used = [
         i
         for i, name in enumerate(names)
-        if i in taken or any(name in sql or name.replace("`", "``") in sql for sql in expressions)
+        if i in taken or any(spelled in sql for sql in expressions for spelled in _spellings(name))
     ]
     return tuple(used) if used else everything[:1]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return (name, name.replace("`", "``"), name.replace('"', '""'))
 
 
 def narrowed(merge: ResolvedMerge) -> ResolvedMerge:
