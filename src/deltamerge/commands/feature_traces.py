@@ -12,7 +12,7 @@ from deltamerge.commands.alter_columns import described_column
 from deltamerge.commands.alter_properties import set_properties
 from deltamerge.commands.committing import commit_alteration
 from deltamerge.commands.optimize import purge
-from deltamerge.commands.rewriting import RewriteRecord, packed_partitions, rewrite
+from deltamerge.commands.rewriting import RewriteRecord, rewrite_packed
 from deltamerge.commands.stored_columns import with_narrower_types
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import (
@@ -44,13 +44,11 @@ from deltamerge.log.properties import IN_COMMIT_TIMESTAMPS, has_in_commit_timest
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.segment import find_segment, is_v2
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.spark.config import CommandConf
 from deltamerge.spark.held_settings import for_reading, session_settings
-from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
+from deltamerge.spark.session import errors_not_logged
 from deltamerge.spark.table import Table
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.constraints import CHECK_PREFIX
-from deltamerge.write.layout import target_file_size
 
 _VECTORS = "delta.enableDeletionVectors"
 _POLICY = "delta.checkpointPolicy"
@@ -193,10 +191,7 @@ def _is_mapped(metadata: Metadata) -> bool:
 
 def _rewrite_all(table: Table, snapshot: Snapshot, files: Iterable[AddFile], record: RewriteRecord) -> None:
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
-        conf = session_conf(table.spark, CommandConf)
-        size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
-        zone = merge_conf(table.spark).session_time_zone
-        rewrite(table, snapshot, packed_partitions(snapshot, files, size, zone), (), conf, record)
+        rewrite_packed(table, snapshot, files, record)
 
 
 def _has_type_changes(metadata: Metadata) -> bool:

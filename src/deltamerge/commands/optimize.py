@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from deltamerge.commands.cubes import files_to_cluster, packed_cubes
-from deltamerge.commands.rewriting import RewriteRecord, by_partition, packed_partitions, rewrite
+from deltamerge.commands.rewriting import RewriteRecord, by_partition, packed_partitions, rewrite, rewrite_packed
 from deltamerge.commands.stored_columns import with_dropped_columns
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile, compact_json
@@ -109,15 +109,9 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
     started = now_ms()
     with session_settings(table.spark, for_reading(table.spark)), errors_not_logged():
         snapshot = table.snapshot_to_write()
-        conf = session_conf(table.spark, CommandConf)
         candidates = _candidates(table, snapshot, where)
-        size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
-        zone = merge_conf(table.spark).session_time_zone
-        bins = packed_partitions(snapshot, _to_purge(snapshot, candidates), size, zone)
-        added: tuple[AddFile, ...] = ()
-        if bins:
-            record = RewriteRecord("REORG", {"predicate": compact_json(list(where)), "applyPurge": True})
-            added = rewrite(table, snapshot, bins, (), conf, record)
+        record = RewriteRecord("REORG", {"predicate": compact_json(list(where)), "applyPurge": True})
+        bins, added = rewrite_packed(table, snapshot, _to_purge(snapshot, candidates), record)
     return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started)
 
 

@@ -25,7 +25,7 @@ from deltamerge.skipping.partition_keys import Partition, partition_of
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
-from deltamerge.spark.session import job_description
+from deltamerge.spark.session import job_description, merge_conf, session_conf
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import free_prefix, quote_name
 from deltamerge.storage.store import in_parallel
@@ -78,6 +78,21 @@ def packed_partitions(
     of_partitions = by_partition(snapshot, files, session_time_zone).values()
     by_size = (sorted(of, key=lambda file: file.size) for of in of_partitions)
     return [of_bin for of in by_size for of_bin in packed(((file, file.size) for file in of), size)]
+
+
+def rewrite_packed(
+    table: Table, snapshot: Snapshot, files: Iterable[AddFile], record: RewriteRecord
+) -> tuple[list[list[AddFile]], tuple[AddFile, ...]]:
+    """Write the rows of files anew, by partition into files of the target's size, and commit.
+
+    Returns:
+        The files that were rewritten together, and the new ones.
+    """
+    conf = session_conf(table.spark, CommandConf)
+    size = target_file_size(snapshot.metadata.configuration) or conf.optimize_max_file_size
+    bins = packed_partitions(snapshot, files, size, merge_conf(table.spark).session_time_zone)
+    is_something = bins or record.metadata is not None
+    return bins, rewrite(table, snapshot, bins, (), conf, record) if is_something else ()
 
 
 def rewrite(

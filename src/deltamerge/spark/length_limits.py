@@ -6,7 +6,7 @@ from pyspark.sql import types as T
 
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.limited_types import limited_type
-from deltamerge.spark.nested_types import contains, inner_types
+from deltamerge.spark.nested_types import contains, inner_types, with_inner
 from deltamerge.sql.names import shown_name
 
 LIMITED = (T.CharType, T.VarcharType)
@@ -56,21 +56,13 @@ def _with_fields(actual: T.DataType, known: T.DataType) -> T.DataType:
     if isinstance(actual, T.StructType) and isinstance(known, T.StructType):
         pairs = zip(actual.fields, known.fields, strict=True)
         return T.StructType([T.StructField(field.name, _whole(field, other.dataType)) for field, other in pairs])
-    if isinstance(actual, T.ArrayType) and isinstance(known, T.ArrayType):
-        return T.ArrayType(_with_fields(actual.elementType, known.elementType))
-    if isinstance(actual, T.MapType) and isinstance(known, T.MapType):
-        return T.MapType(_with_fields(actual.keyType, known.keyType), _with_fields(actual.valueType, known.valueType))
-    return known
+    return with_inner(actual, known, lambda one, other, _: _with_fields(one, other)) or known
 
 
 def _applied(limited: T.DataType, actual: T.DataType) -> T.DataType:
     """Return a type with the limits of another, which other writers leave as it is where they change fields."""
     if isinstance(limited, LIMITED) and isinstance(actual, T.StringType):
         return limited
-    if isinstance(limited, T.ArrayType) and isinstance(actual, T.ArrayType):
-        return T.ArrayType(_applied(limited.elementType, actual.elementType))
-    if isinstance(limited, T.MapType) and isinstance(actual, T.MapType):
-        return T.MapType(_applied(limited.keyType, actual.keyType), _applied(limited.valueType, actual.valueType))
     if isinstance(limited, T.StructType) and isinstance(actual, T.StructType):
         by_name = {field.name: field.dataType for field in limited.fields}
         is_as_long = len(limited.fields) == len(actual.fields)
@@ -78,7 +70,7 @@ def _applied(limited: T.DataType, actual: T.DataType) -> T.DataType:
         pairs = zip(actual.fields, places, strict=True)
         kinds = [(field, by_name.get(field.name, other)) for field, other in pairs]
         return T.StructType([T.StructField(field.name, _applied(kind, field.dataType)) for field, kind in kinds])
-    return actual
+    return with_inner(actual, limited, lambda one, other, _: _applied(other, one)) or actual
 
 
 def _spread(field: T.StructField, whole: T.DataType) -> T.StructField:
@@ -90,23 +82,15 @@ def _spread(field: T.StructField, whole: T.DataType) -> T.StructField:
 
 def _own(whole: T.DataType, actual: T.DataType) -> T.DataType:
     """Return a type with the limits that no field of a struct within has."""
-    if isinstance(whole, T.ArrayType) and isinstance(actual, T.ArrayType):
-        return T.ArrayType(_own(whole.elementType, actual.elementType))
-    if isinstance(whole, T.MapType) and isinstance(actual, T.MapType):
-        return T.MapType(_own(whole.keyType, actual.keyType), _own(whole.valueType, actual.valueType))
-    return actual if isinstance(whole, T.StructType) else whole
+    own = with_inner(actual, whole, lambda one, other, _: _own(other, one))
+    return own or (actual if isinstance(whole, T.StructType) else whole)
 
 
 def _with_spread(actual: T.DataType, whole: T.DataType) -> T.DataType:
     if isinstance(actual, T.StructType) and isinstance(whole, T.StructType):
         pairs = zip(actual.fields, whole.fields, strict=True)
         return T.StructType([_spread(field, other.dataType) for field, other in pairs])
-    if isinstance(actual, T.ArrayType) and isinstance(whole, T.ArrayType):
-        return T.ArrayType(_with_spread(actual.elementType, whole.elementType), actual.containsNull)
-    if isinstance(actual, T.MapType) and isinstance(whole, T.MapType):
-        key, value = _with_spread(actual.keyType, whole.keyType), _with_spread(actual.valueType, whole.valueType)
-        return T.MapType(key, value, actual.valueContainsNull)
-    return actual
+    return with_inner(actual, whole, lambda one, other, _: _with_spread(one, other)) or actual
 
 
 def _has_limits(data_type: T.DataType) -> bool:
@@ -125,12 +109,7 @@ def _without_limits(data_type: T.DataType) -> T.DataType:
     if isinstance(data_type, T.StructType):
         fields = [(f.name, _without_limits(f.dataType), f.nullable, _without_limit(f)) for f in data_type.fields]
         return T.StructType([T.StructField(*field) for field in fields])
-    if isinstance(data_type, T.ArrayType):
-        return T.ArrayType(_without_limits(data_type.elementType), data_type.containsNull)
-    if isinstance(data_type, T.MapType):
-        key, value = _without_limits(data_type.keyType), _without_limits(data_type.valueType)
-        return T.MapType(key, value, data_type.valueContainsNull)
-    return data_type
+    return with_inner(data_type, data_type, lambda one, *_: _without_limits(one)) or data_type
 
 
 def _without_limit(field: T.StructField) -> dict[str, object]:

@@ -44,6 +44,26 @@ def matching_inner_types(left: DataType, right: DataType) -> list[tuple[str, Dat
     return [(name, one, other) for (name, one), (_, other) in pairs]
 
 
+def with_inner(
+    data_type: DataType, other: DataType, convert: Callable[[DataType, DataType, str], DataType]
+) -> ArrayType | MapType | None:
+    """Return two arrays or two maps as one, whose elements, or keys and values, are converted in pairs.
+
+    Args:
+        data_type: The one that says whether they may be NULL.
+        convert: Is also given ``element``, ``key`` or ``value``.
+
+    Returns:
+        None for other types.
+    """
+    inner = [convert(one, of_other, name) for name, one, of_other in matching_inner_types(data_type, other)]
+    if isinstance(data_type, ArrayType) and inner:
+        return ArrayType(inner[0], data_type.containsNull)
+    if isinstance(data_type, MapType) and inner:
+        return MapType(inner[0], inner[1], data_type.valueContainsNull)
+    return None
+
+
 def contains(data_type: DataType, kinds: type[DataType] | tuple[type[DataType], ...]) -> bool:
     return any(isinstance(each, kinds) for each in all_types(data_type))
 

@@ -15,7 +15,7 @@ from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, unreadable
 from deltamerge.sql.literals import Typed, number_value, plain_string, typed_value
-from deltamerge.sql.operands import NO_COLUMNS, VARIABLE, opaque_of, starts_subquery
+from deltamerge.sql.operands import NO_COLUMNS, VARIABLE, opaque_of, split_at, starts_subquery
 from deltamerge.sql.tokens import Kind, Token, closing, is_keyword_place, name_end, slice_of, tokenize
 
 COMPARISONS = {
@@ -121,7 +121,7 @@ class _Reader:
         if word == "IN":
             if right[0].text != "(" or closing(right, 0) != len(right) - 1 or starts_subquery(right, 0):
                 return None
-            items = _split_commas(right[1:-1])
+            items = split_at(right[1:-1], ",")
             if not all(items) or any(_comparison_places(item) for item in items):
                 return None
             return self.operation("in", (operand, *(self.operand(item) for item in items)), whole)
@@ -168,7 +168,7 @@ class _Reader:
         """Read a value: a name, a literal, something in brackets, a call that is an operator, or anything."""
         if tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1 and len(tokens) > 2:
             inner = tokens[1:-1]
-            if not starts_subquery(tokens, 0) and len(_split_commas(inner)) == 1:
+            if not starts_subquery(tokens, 0) and len(split_at(inner, ",")) == 1:
                 return self.boolean(inner)
             return self.opaque(tokens)
         return (
@@ -221,7 +221,7 @@ class _Reader:
         inner = tokens[2:-1]
         if word == "cast" and [token.upper for token in inner[-2:]] == ["AS", "DATE"] and len(inner) > 2:
             return self.operation("date", (self.boolean(inner[:-2]),), tokens, prefix=True)
-        arguments = _split_commas(inner) if inner else []
+        arguments = split_at(inner, ",") if inner else []
         op = operator_of(word, len(arguments))
         if op is None or not all(arguments):
             return None
@@ -299,12 +299,6 @@ def _split(tokens: Tokens, word: str) -> list[Tokens]:
             start = index + 1
     parts.append(tokens[start:])
     return parts
-
-
-def _split_commas(tokens: Tokens) -> list[Tokens]:
-    depth = tokens[0].depth
-    commas = [i for i, token in enumerate(tokens) if token.depth == depth and token.text == ","]
-    return [tokens[i + 1 : j] for i, j in pairwise([-1, *commas, len(tokens)])]
 
 
 def _comparison_places(tokens: Tokens) -> list[int]:

@@ -186,14 +186,14 @@ def constant_string(tokens: tuple[Token, ...], args: Mapping[str, Any] | None = 
         return value if isinstance(value, str) else None
     words_before = [token.upper for token in tokens[:2]]
     is_call = words_before == ["CONCAT", "("] and closing(tokens, 1) == len(tokens) - 1
-    terms = _split(tokens[2:-1], ",") if is_call else _split(tokens, "||")
+    terms = split_at(tokens[2:-1], ",") if is_call else split_at(tokens, "||")
     if not is_call and len(terms) < 2:
         return None
     found = [constant_string(term, args) for term in terms]
     return None if None in found else "".join(filter(None, found))
 
 
-def _split(tokens: tuple[Token, ...], separator: str) -> list[tuple[Token, ...]]:
+def split_at(tokens: tuple[Token, ...], separator: str) -> list[tuple[Token, ...]]:
     base = tokens[0].depth if tokens else 0
     ends = [at for at, token in enumerate(tokens) if token.text == separator and token.depth == base]
     firsts = [0, *(end + 1 for end in ends)]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.caret import Span
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.names import quote_name
-from deltamerge.sql.operands import constant_string, skip_value
+from deltamerge.sql.operands import constant_string, skip_value, split_at
 from deltamerge.sql.tokens import (
     Kind,
     Token,
@@ -100,9 +99,7 @@ def _change_feeds(tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
 def _change_feed(sql: str, tokens: tuple[Token, ...], start: int, bracket: int) -> TableReference:
     function = tokens[start].name.lower()
     end = closing(tokens, bracket)
-    commas = [i for i in range(bracket, end) if tokens[i].text == "," and tokens[i].depth == tokens[bracket].depth + 1]
-    edges = [bracket, *commas, end]
-    arguments = [tokens[before + 1 : after] for before, after in pairwise(edges)]
+    arguments = split_at(tokens[bracket + 1 : end], ",")
     if len(arguments) not in (2, 3) or not all(arguments) or [a.kind for a in arguments[0]] != [Kind.STRING]:
         raise parse_error(
             sql,

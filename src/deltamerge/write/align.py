@@ -7,7 +7,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructFiel
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark import columns as F
-from deltamerge.spark.nested_types import contains, matching_inner_types
+from deltamerge.spark.nested_types import contains, matching_inner_types, with_inner
 from deltamerge.write.store_assignment import StoreAssignment, is_widening
 
 
@@ -113,14 +113,8 @@ def named_by_position(source: DataType, target: DataType, column: str) -> DataTy
             for g, f in zip(source.fields, target.fields, strict=False)
         ]
         return StructType([*fields, *source.fields[wanted:]])
-    if isinstance(source, ArrayType) and isinstance(target, ArrayType):
-        element = named_by_position(source.elementType, target.elementType, f"{column}.element")
-        return ArrayType(element, source.containsNull)
-    if isinstance(source, MapType) and isinstance(target, MapType):
-        key = named_by_position(source.keyType, target.keyType, f"{column}.key")
-        value = named_by_position(source.valueType, target.valueType, f"{column}.value")
-        return MapType(key, value, source.valueContainsNull)
-    return source
+    inner = with_inner(source, target, lambda one, other, name: named_by_position(one, other, f"{column}.{name}"))
+    return inner or source
 
 
 def align(

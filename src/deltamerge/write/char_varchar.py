@@ -10,7 +10,7 @@ from deltamerge.scan.char_padding import convert_limited
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark.length_limits import LIMITED, ddl, with_limits
-from deltamerge.spark.nested_types import contains
+from deltamerge.spark.nested_types import contains, with_inner
 from deltamerge.spark.row_errors import row_error, row_error_in
 
 _TOO_LONG = "length"
@@ -34,15 +34,10 @@ def _as_string(field: T.StructField) -> T.StructField:
 def _plain(data_type: T.DataType) -> T.DataType:
     if isinstance(data_type, LIMITED):
         return T.StringType()
-    if isinstance(data_type, T.ArrayType):
-        return T.ArrayType(_plain(data_type.elementType), data_type.containsNull)
-    if isinstance(data_type, T.MapType):
-        return T.MapType(_plain(data_type.keyType), _plain(data_type.valueType), data_type.valueContainsNull)
     if isinstance(data_type, T.StructType):
-        return T.StructType(
-            [T.StructField(f.name, _plain(f.dataType), f.nullable, f.metadata) for f in data_type.fields]
-        )
-    return data_type
+        fields = [(f.name, _plain(f.dataType), f.nullable, f.metadata) for f in data_type.fields]
+        return T.StructType([T.StructField(*field) for field in fields])
+    return with_inner(data_type, data_type, lambda one, *_: _plain(one)) or data_type
 
 
 def may_become(before: str, after: str) -> bool:

@@ -24,7 +24,7 @@ from deltamerge.log.protocol import features, writer_features
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.nested_types import inner_types, matching_inner_types, nullable_type
+from deltamerge.spark.nested_types import inner_types, matching_inner_types, nullable_type, with_inner
 from deltamerge.write.align import find_field, same_name, unknown_fields
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.defaults import CURRENT_DEFAULT
@@ -188,15 +188,9 @@ class _Merging:
     def type(self, target: T.DataType, source: T.DataType, above: tuple[str, ...]) -> T.DataType:
         if isinstance(target, T.StructType) and isinstance(source, T.StructType):
             return self.struct(target, source, above)
-        if isinstance(target, T.ArrayType) and isinstance(source, T.ArrayType):
-            element = self.type(target.elementType, source.elementType, (*above, "element"))
-            return T.ArrayType(element, target.containsNull)
-        if isinstance(target, T.MapType) and isinstance(source, T.MapType):
-            return T.MapType(
-                self.type(target.keyType, source.keyType, (*above, "key")),
-                self.type(target.valueType, source.valueType, (*above, "value")),
-                target.valueContainsNull,
-            )
+        inner = with_inner(target, source, lambda one, other, name: self.type(one, other, (*above, name)))
+        if inner is not None:
+            return inner
         if isinstance(target, T.NullType):
             return source
         nested = (T.StructType, T.ArrayType, T.MapType)
