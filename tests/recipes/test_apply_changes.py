@@ -136,6 +136,36 @@ def test_a_tracked_column_that_the_source_lacks(spark: SparkSession, tmp_path: P
             apply_changes(path, source, scd_type=2, **lists, **AUTO_CDC)
 
 
+def test_a_column_that_earlier_changes_gave(spark: SparkSession, tmp_path: Path) -> None:
+    """Without it versions that differ by it alone would become one, and a row would lose its value."""
+    for scd_type in (1, 2):
+        path = str(tmp_path / f"t{scd_type}")
+        apply_changes(path, spark.createDataFrame(USERS, FEED), scd_type=scd_type, **AUTO_CDC)
+        before = read(spark, path)
+        with pytest.raises(DeltaAnalysisException, match="The changes lack `city` of the target"):
+            source = spark.createDataFrame(USERS, FEED).drop("city")
+            apply_changes(path, source, scd_type=scd_type, **AUTO_CDC)
+        assert read(spark, path) == before
+    path = str(tmp_path / "t1")
+    source = spark.createDataFrame(USERS, FEED).drop("city")
+    apply_changes(path, source, ignore_null_updates=True, **AUTO_CDC)
+
+
+def test_a_version_that_another_writer_adds(spark: SparkSession, tmp_path: Path) -> None:
+    """A history keeps what it shows, also where the log never had it."""
+    path, schema = str(tmp_path / "t"), "id INT, v STRING, at INT"
+    scd2(path, spark.createDataFrame([], schema), "id", effective_at="at")
+    added = "1 AS id, 'A' AS v, 5 AS at, 5 AS valid_from, CAST(NULL AS INT) AS valid_to, true AS is_current"
+    write_delta(spark.sql(f"SELECT {added}"), path, mode="append")
+    for v, at in (("A", 3), ("B", 4)):
+        scd2(path, spark.createDataFrame([(1, v, at)], schema), "id", effective_at="at")
+    assert [row[1:] for row in read(spark, path)] == [
+        ("A", 3, 3, 4, False),
+        ("A", 5, 5, None, True),
+        ("B", 4, 4, 5, False),
+    ]
+
+
 def test_lists_of_tracked_columns_that_are_wrong(spark: SparkSession, tmp_path: Path) -> None:
     path, source = str(tmp_path / "t"), spark.createDataFrame(USERS, FEED)
     with pytest.raises(DeltaAnalysisException, match="`town` in track_history_except_columns: the target"):
@@ -275,7 +305,7 @@ def test_a_change_whose_key_the_target_cannot_store(spark: SparkSession, tmp_pat
     path = str(tmp_path / "t")
     apply_changes(path, spark.createDataFrame([(1, "a", 1)], "id INT, v STRING, n INT"), "id", "n")
     source = spark.createDataFrame([("2", "b", 2), ("x2", "c", 2)], "ID STRING, v STRING, n INT")
-    with pytest.raises(DeltaRuntimeException, match="The value 'x2' of the source's column `ID` cannot be cast to INT"):
+    with pytest.raises(DeltaRuntimeException, match="The value 'x2' of `ID` in the source cannot be cast to INT"):
         apply_changes(path, source, "id", "n")
     assert read(spark, path) == [(1, "a", 1)]
     apply_changes(path, source.where("ID = '2'"), "id", "n")

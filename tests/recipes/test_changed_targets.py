@@ -347,7 +347,7 @@ def test_a_time_that_a_history_cannot_store(
     columns = f"id INT, v STRING, valid_from {column}, valid_to {column}, is_current BOOLEAN"
     write_delta(spark.createDataFrame([], columns), path)
     at = f"named_struct('at', {given})" if column.startswith("STRUCT") else given
-    with pytest.raises(DeltaRuntimeException, match=r"The value '.*' of the source's column `effective_at.*` cannot"):
+    with pytest.raises(DeltaRuntimeException, match=r"The value '.*' of `effective_at.*` in the source cannot"):
         scd2(path, spark.sql(f"SELECT 1 AS id, 'a' AS v, {at} AS at"), "id", effective_at="at")
     assert not DeltaTable.forPath(spark, f"{path}/_deltamerge_changes").toDF().count()
 

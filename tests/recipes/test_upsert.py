@@ -133,7 +133,7 @@ def test_a_key_that_the_target_cannot_store(spark: SparkSession, tmp_path: Path,
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     with pytest.raises(DeltaRuntimeException) as caught:
         upsert(table, source, "id")
-    assert "The value 'x1' of the source's column `id` cannot be cast to INT" in str(caught.value)
+    assert "The value 'x1' of `id` in the source cannot be cast to INT" in str(caught.value)
     assert caught.value.getCondition() == "CAST_INVALID_INPUT"
     assert rows_of(table.toDF()) == [(1, "a", 5), (None, "n", 5)]
 
@@ -175,7 +175,7 @@ def test_order_of_strings_is_that_of_the_targets_column(spark: SparkSession, tmp
     frame = spark.createDataFrame(source, "id INT, name STRING, at STRING")
     upsert(table, frame, "id", order_by="at")
     assert rows_of(table.toDF()) == [(1, "new", 10), (2, "b", 50), (3, "only", None)]
-    with pytest.raises(DeltaRuntimeException, match="The value 'x' of the source's column `at` cannot be cast to INT"):
+    with pytest.raises(DeltaRuntimeException, match="The value 'x' of `at` in the source cannot be cast to INT"):
         upsert(table, spark.createDataFrame([(1, "x", "x")], frame.schema), "id", order_by="at")
 
 
@@ -296,6 +296,12 @@ def test_a_source_with_fewer_columns(spark: SparkSession, tmp_path: Path) -> Non
     for updates in (True, False):
         with pytest.raises(DeltaAnalysisException, match="DELTA_MERGE_UNRESOLVED_EXPRESSION"):
             upsert(path, source, "id", update=updates, insert=not updates)
+    with pytest.raises(DeltaAnalysisException, match="`age` in update: the source has the columns id, name"):
+        upsert(path, source, "id", ignore_nulls=True, insert=False)
+    unfit = spark.createDataFrame([("x", "b")], "id STRING, name STRING")
+    with pytest.raises(DeltaAnalysisException, match="DELTA_MERGE_UNRESOLVED_EXPRESSION"):
+        upsert(path, unfit, "id", quarantine=f"{path}/_rejected")
+    assert not (tmp_path / "_rejected").exists()
     upsert(path, source, "id", schema_evolution=True)
     assert sorted(map(tuple, DeltaTable.forPath(spark, path).toDF().collect())) == [(1, "b", 7), (2, "c", None)]
 

@@ -45,7 +45,6 @@ from deltamerge.recipes.history import (
 )
 from deltamerge.recipes.keyed_rows import files_of_keys, rows_of_keys
 from deltamerge.recipes.logged_names import (
-    HOLDS_ALL,
     OF_TABLE,
     LoggedNames,
     check_log_of,
@@ -316,12 +315,14 @@ class _Follower:
             rules, schema = self._read_into(spark_schema(before))
             log = self._log(schema, before, rules)
             names = logged_names(before, log, rules, schema[SEQUENCE].dataType)
+            if self.history is not None or not self.ignore_nulls:
+                names.check_gives_all()
             partitions = before.metadata.partition_columns
             events = events_of(self.source, self.feed, schema, spark_schema(before), partitions).persist()
             try:
                 keys = events.select(*map(quote, rules.keys)).distinct()
                 if asked is None or not asked.is_in(before):
-                    named = names.events(self._to_log(events, table, before, log, keys, rules), rules.keys)
+                    named = names.events(self._to_log(events, table, before, keys, rules), rules.keys)
                     widen_log(log, named.schema)
                     record_names(log, before, names)
                     run_without_transaction(record(log, named, [names.of[key] for key in rules.keys]))
@@ -348,15 +349,14 @@ class _Follower:
         if self.change_log is not None:
             refuse_in_folder(place, self.place, "change_log")
             return place.open_or_create(schema, names)
-        complete = {} if target.files.num_files else {HOLDS_ALL: "true"}
-        log = place.open_or_create(schema, {**names, **complete, OF_TABLE: target.metadata.id})
+        log = place.open_or_create(schema, {**names, OF_TABLE: target.metadata.id})
         check_log_of(log, target.metadata.id)
         return log
 
     def _to_log(
-        self, events: DataFrame, table: DeltaTable, target: Snapshot, log: DeltaTable, keys: DataFrame, rules: FoldRules
+        self, events: DataFrame, table: DeltaTable, target: Snapshot, keys: DataFrame, rules: FoldRules
     ) -> DataFrame:
-        """Return the events to log: of a target that was there before its log also those that it shows by itself.
+        """Return the events to log: also those that the target shows by itself, which the log may lack.
 
         An event may take the place of a version or a row, of which nothing would be known when a late one comes.
         """
@@ -369,8 +369,6 @@ class _Follower:
             # The target's type may have more values than the log's.
             fitting = F.col(SEQUENCE).try_cast(given)
             return shown.where(fitting.cast(kept) == F.col(SEQUENCE)).withColumn(SEQUENCE, fitting)
-        if HOLDS_ALL in log.table.snapshot().metadata.configuration:
-            return events
         rows = rows_of_keys(table.table, target, keys)
         return with_events_shown(events, rows, rules, self.history).where(F.col(SEQUENCE).isNotNull())
 
@@ -485,6 +483,10 @@ class _Follower:
 
         def shared(name: str, argument: str) -> StructField:
             field = column_of(target, name, argument, "the target", sensitive)
+            if field.name in self.feed.except_columns:
+                raise DeltaAnalysisException(
+                    "DELTA_ILLEGAL_USAGE", f"{quote(name)} of {argument} is in except_columns, too. Take it out of one."
+                )
             if field.name not in rows.names:
                 raise unknown_column(self.source.schema, name, argument, "the source")
             return field

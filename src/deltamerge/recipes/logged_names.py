@@ -41,9 +41,22 @@ class LoggedNames:
 
     Args:
         of: By the target's names.
+        others: Columns of the target, of which the log has values, that are not among those.
     """
 
     of: Mapping[str, str]
+    others: tuple[str, ...] = ()
+
+    def check_gives_all(self) -> None:
+        """Refuse events without a column that earlier ones gave: their rows would have another meaning without it."""
+        if self.others:
+            names = ", ".join(map(quote, self.others))
+            raise DeltaAnalysisException(
+                "DELTA_MERGE_UNRESOLVED_EXPRESSION",
+                f"The changes lack {names} of the target, which earlier changes gave. Each change has all columns of "
+                "its row: add what is missing, as NULL where it is not known. Nothing was written.",
+                parameters={"sqlExpr": self.others[0], "clause": "a change feed", "cols": ", ".join(self.of)},
+            )
 
     def events(self, events: DataFrame, keys: Sequence[str]) -> DataFrame:
         """Return events under the log's names."""
@@ -112,7 +125,8 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules, sequence: 
     _check_other_fields(log, row, known, _record(physical, of))
     _check_keys(log, [n for n in schema.names if n not in (SEQUENCE, DELETED, ROW)], [of[key] for key in rules.keys])
     check_log(sequence, schema[SEQUENCE].dataType, log.table.name)
-    return LoggedNames(of)
+    given = {field.name for field in rules.columns}
+    return LoggedNames(of, tuple(name for name, found in claimed.items() if found is not None and name not in given))
 
 
 _NAMES = "deltamerge.changeLogNames"
@@ -167,10 +181,6 @@ def _check_other_fields(log: DeltaTable, row: StructType, known: Mapping[str, st
 
 OF_TABLE = "deltamerge.changeLogOf"
 """The property of a log in its target's folder that has the target's id."""
-
-
-HOLDS_ALL = "deltamerge.changeLogHoldsAll"
-"""The property of a log whose target had no rows before it."""
 
 
 def check_log_of(log: DeltaTable, table_id: str) -> None:

@@ -272,20 +272,14 @@ class _UpsertColumns:
     def _pair(self, target: StructField, source: StructField) -> ColumnPair:
         return ColumnPair(target, source, target.name in self.partitions)
 
-    def written(self, argument: str, which: bool | Sequence[str]) -> tuple[ColumnPair, ...] | None:
+    def written(self, argument: str, which: bool | Sequence[str], *, evolves: bool) -> tuple[ColumnPair, ...] | None:
         """Return the columns that a clause writes; None where there is no clause."""
         if which is False:
             return None
-        return self.common(()) if which is True else self.pairs(argument, names_in(argument, which))
-
-    def common(self, without: Sequence[str]) -> tuple[ColumnPair, ...]:
-        """Return the columns that both sides have, but for some."""
-        found = []
-        for field in self.target.fields:
-            index = find_field(self.source, field.name, self.case_sensitive)
-            if index is not None and not any(same_name(field.name, name, self.case_sensitive) for name in without):
-                found.append(self._pair(field, self.source.fields[index]))
-        return tuple(found)
+        if which is not True:
+            return self.pairs(argument, names_in(argument, which))
+        known = [f.name for f in self.target.fields if find_field(self.source, f.name, self.case_sensitive) is not None]
+        return self.pairs(argument, known if evolves else self.target.names)
 
 
 def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
@@ -300,8 +294,8 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
         )
     written = WrittenColumns(
         keys=columns.pairs("keys", rules.keys),
-        update=columns.written("update", rules.update),
-        insert=columns.written("insert", rules.insert),
+        update=columns.written("update", rules.update, evolves=rules.schema_evolution),
+        insert=columns.written("insert", rules.insert, evolves=rules.schema_evolution),
         null_safe=rules.null_safe,
         order=tuple(pair for name in rules.order_by if (pair := columns.parsed(name)) is not None),
         kept=tuple(pair.target.name for pair in columns.kept_order(rules.order_by)),
@@ -350,16 +344,18 @@ def _with_update(
     builder: DeltaMergeBuilder, columns: _UpsertColumns, rules: UpsertRules, newer: str | None
 ) -> DeltaMergeBuilder:
     update = rules.update
-    if update is False:
-        return builder
     new = columns.new() if update is True and rules.schema_evolution else []
     if isinstance(update, Mapping):
         values: dict[str, str | Column] = dict(update)
     else:
-        pairs = columns.common(rules.keys) if update is True else columns.pairs("update", names_in("update", update))
-        order = columns.kept_order(rules.order_by)
+        pairs = columns.written("update", update, evolves=rules.schema_evolution)
+        if pairs is None:
+            return builder
+        keys, order = columns.pairs("keys", rules.keys), columns.kept_order(rules.order_by)
         values = {
-            quote(pair.target.name): _given(columns, pair, rules.ignore_nulls and pair not in order) for pair in pairs
+            quote(pair.target.name): _given(columns, pair, rules.ignore_nulls and pair not in order)
+            for pair in pairs
+            if update is not True or pair not in keys
         }
     values |= {quote(field.name): f"s.{quote(field.name)}" for field in new}
     if not values:
