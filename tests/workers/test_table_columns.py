@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.scan.file_types import arrow_schema
+from deltamerge.workers.null_counts import uncounted_leaves
 from deltamerge.workers.partition_names import partition_strings, without_empty
 from deltamerge.workers.table_columns import (
     Part,
@@ -199,6 +200,32 @@ def test_what_is_inside() -> None:
     found = [leaf for field in file.schema_arrow for leaf in leaves_of(field)]
     assert [path for path, _ in found] == paths
     assert [str(leaf) for _, leaf in found] == ["string", "int8", "date32[day]", "int64", "string", "date32[day]"]
+
+
+PAIR = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(PAIR),
+        pa.large_list(PAIR),
+        pa.list_(PAIR, 2),
+        pa.list_view(PAIR),
+        pa.large_list_view(PAIR),
+        pa.list_(pa.list_(PAIR, 2)),
+        pa.fixed_shape_tensor(pa.int64(), [2]),
+    ],
+    ids=str,
+)
+def test_leaves_of_every_list(kind: pa.DataType) -> None:
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([("a", pa.int32()), ("box", kind), ("id", pa.int64())])
+    pq.ParquetWriter(sink, schema).close()
+    file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    paths = [file.schema.column(index).path for index in range(len(file.schema))]
+    assert [path for field in schema for path, _ in leaves_of(field)] == paths
+    assert uncounted_leaves("another writer", schema) == {index for index, path in enumerate(paths) if "." in path}
 
 
 def test_values_that_are_null() -> None:

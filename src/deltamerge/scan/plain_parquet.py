@@ -163,6 +163,8 @@ def _looked_at(
         if name not in found.names or plain_type(found.field(name).type) != kind:
             return f"has no column {name} of type {kind}"
     leaves = _leaves(found)
+    if sum(map(len, leaves.values())) != metadata.num_columns:
+        return "has a column of a type that is not known"
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     old = set[int]()
     if SPARK_VERSION not in (metadata.metadata or {}):
