@@ -38,7 +38,6 @@ def decoding(files: Files, columns: Sequence[str]) -> Callable[[Iterable[pa.Reco
 
 def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> int:
     file = StagedFile(**work["file"])
-    file.check_unchanged(files)
     size = 0
 
     def pieces() -> Iterator[pa.Table]:
@@ -51,5 +50,6 @@ def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> in
             size += piece.nbytes
             yield piece
 
-    files.write_arrow(work["target"], pieces())
+    with file.unchanged(files):
+        files.write_arrow(work["target"], pieces())
     return size
