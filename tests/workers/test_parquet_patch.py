@@ -211,7 +211,7 @@ def test_days_of_another_calendar_go_through_spark(tmp_path: Path, kind: pa.Data
     path, old = tmp_path / "t.parquet", {"org.apache.spark.version": "2.4.8"}
     rows = pa.table({"id": [1], "d": pa.nulls(1, kind)})
     pq.write_table(rows.replace_schema_metadata(old), path)
-    reason = "its dates and times are those of Spark 2"
+    reason = "its dates and times are in the calendar of Spark 2"
     assert reason_not_to_patch(pq.ParquetFile(path)) == reason
     pq.write_table(rows.select(["id"]).replace_schema_metadata(old), path)
     assert reason_not_to_patch(pq.ParquetFile(path)) is None

@@ -252,14 +252,20 @@ def in_order(value: Any) -> Any:  # noqa: ANN401
 
 
 def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
-    """Return whether a file's dates and times are Spark 2's, which Spark turns into today's calendar.
+    """Return whether a file has dates and times in the calendar of Spark 2, which Spark turns into today's.
 
     Args:
         metadata: The file's ``FileMetaData``.
     """
     entries = metadata.metadata or {}
+    if any(key in entries for key in _OTHER_CALENDARS):
+        return True
     version = entries.get(SPARK_VERSION)
-    return (version is not None and version < b"3") or any(key in entries for key in _OTHER_CALENDARS)
+    if version is None or version >= b"3.1.0":
+        return False
+    # Spark 3.0 still wrote INT96 so. Spark: DataSourceUtils.int96RebaseSpec.
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    return version < b"3" or any(column.physical_type == "INT96" for column in columns)
 
 
 def open_staged(files: Files, staged: StagedRows, columns: Sequence[str]) -> pa.Table:
