@@ -66,6 +66,21 @@ def test_values_of_another_kind_are_refused() -> None:
         shaped(pa.array(["1"]), Shape(pa.int64()))
     with pytest.raises(pa.ArrowInvalid):
         shaped(pa.array([300]), Shape(pa.int8()))
+    with pytest.raises(ValueError, match="double, which is not read as float"):
+        shaped(pa.array([1e300]), Shape(pa.float32()))
+    with pytest.raises(pa.ArrowInvalid, match="out of bounds"):
+        shaped(pa.array([1 << 62], pa.timestamp("ms")), Shape(pa.timestamp("us", "UTC")))
+
+
+def test_times_are_cut_to_microseconds_before_them() -> None:
+    nanoseconds = [-1500, -1000, -1, 0, 999, 1500, None, -(1 << 63), (1 << 63) - 1]
+    for zone in (None, "UTC"):
+        found = shaped(pa.array(nanoseconds, pa.timestamp("ns", zone)), Shape(pa.timestamp("us", "UTC")))
+        assert found.type == pa.timestamp("us", "UTC")
+        expected = [None if each is None else each // 1000 for each in nanoseconds]
+        assert found.cast(pa.int64()).to_pylist() == expected
+    milliseconds = pa.array([-1, 2], pa.timestamp("ms"))
+    assert shaped(milliseconds, Shape(pa.timestamp("us"))).cast(pa.int64()).to_pylist() == [-1000, 2000]
 
 
 @pytest.mark.parametrize(

@@ -306,9 +306,16 @@ def _plain(column: Any, shape: Shape) -> Any:  # noqa: ANN401
     if column.type != target:
         if not _is_same_kind(column.type, target):
             raise _unfit(column.type, target)
-        # Of a timestamp only the digits below a microsecond are lost.
-        column = column.cast(target, safe=not pa.types.is_timestamp(target))
+        is_finer = pa.types.is_timestamp(target) and column.type.unit == "ns"
+        column = (_floored(column) if is_finer else column).cast(target)
     return padded(column, shape.pad)
+
+
+def _floored(column: Any) -> Any:  # noqa: ANN401
+    """Return the microseconds since 1970 in which times in nanoseconds are, as Spark reads them."""
+    numbers = column.cast(pa.int64())
+    towards_zero = pc.divide(numbers, 1000)
+    return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1000), numbers).cast(pa.int64()))
 
 
 def padded(column: Any, length: int | None) -> Any:  # noqa: ANN401
@@ -318,9 +325,11 @@ def padded(column: Any, length: int | None) -> Any:  # noqa: ANN401
 
 
 def _is_same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_floating(found) and pa.types.is_floating(wanted):
+        # A narrower one would round, or be infinite.
+        return bool(found.bit_width <= wanted.bit_width)
     kinds = (
         pa.types.is_integer,
-        pa.types.is_floating,
         pa.types.is_timestamp,
         pa.types.is_date,
         pa.types.is_decimal,
