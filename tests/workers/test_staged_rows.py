@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -61,11 +63,17 @@ class Replaced(Files):
     """Files of which one has other rows, or is damaged, once its last row group is asked for."""
 
     def parquet_columns(
-        self, path: str, names: Sequence[str], groups: Sequence[int] | None = None, *, keep: bool = False
+        self,
+        path: str,
+        names: Sequence[str],
+        groups: Sequence[int] | None = None,
+        *,
+        memory_map: bool = True,
+        keep: bool = False,
     ) -> pq.ParquetFile:
         if groups in (None, [1]):
             write_source(path, "new" if Path(path).stem == "other" else None)
-        return super().parquet_columns(path, names, groups, keep=keep)
+        return super().parquet_columns(path, names, groups, memory_map=memory_map, keep=keep)
 
 
 def write_source(path: str, value: str | None) -> None:
@@ -102,3 +110,34 @@ def test_a_source_file_that_is_replaced_while_it_is_read(
     read(LOCAL_FILES, file, tmp_path)
     with pytest.raises(SourceChanged, match=f"{path} was changed meanwhile"):
         read(Replaced(), file, tmp_path)
+
+
+TRUNCATING = """
+import sys
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from deltamerge.workers.files import LOCAL_FILES, Files
+from deltamerge.workers.source_parts import SourceOpener
+from deltamerge.workers.staged_rows import SourceChanged, StagedFile, StagedRows
+
+class Truncating(Files):
+    def parquet_columns(self, path, *given, **options):
+        opened = super().parquet_columns(path, *given, **options)
+        open(path, "w").close()
+        return opened
+
+path, in_parts = sys.argv[1], sys.argv[2] == "in parts"
+pq.write_table(pa.table({"k": np.arange(100_000)}), path, compression="none", use_dictionary=False)
+file = StagedFile(path, 100_000, *LOCAL_FILES.version(path))
+try:
+    SourceOpener(Truncating(), StagedRows((file,), in_parts=in_parts), ["k"]).part_with(np.array([99_999]))
+except SourceChanged as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("kind", ["all", "in parts"])
+def test_a_source_file_that_is_written_again_in_place(tmp_path: Path, kind: str) -> None:
+    """Memory that maps a file ends the process where the file has become shorter."""
+    command = [sys.executable, "-c", TRUNCATING, str(tmp_path / "a.parquet"), kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, f"{tmp_path}/a.parquet was changed meanwhile"), done.stderr

@@ -150,7 +150,7 @@ def _looked_at(
     """Read a file's footer; a string is a reason against the file."""
     try:
         version = opened_by.version(path)
-        with opened_by.parquet(path) as opened:
+        with opened_by.parquet(path, memory_map=False) as opened:
             metadata = opened.metadata
         found = metadata.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:

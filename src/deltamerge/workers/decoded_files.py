@@ -43,7 +43,7 @@ def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> in
     def pieces() -> Iterator[pa.Table]:
         nonlocal size
         for group in work["groups"]:
-            with files.parquet_columns(file.path, columns, [group]) as opened:
+            with files.parquet_columns(file.path, columns, [group], memory_map=False) as opened:
                 rows = opened.metadata.row_group(group).num_rows
                 table = whole(opened.read_row_group(group, list(columns), use_threads=has_threads()), rows)
             piece = in_plain_types(table.select(list(columns))).combine_chunks()

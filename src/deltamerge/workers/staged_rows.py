@@ -293,7 +293,8 @@ def _opened(files: Files, file: StagedFile, columns: list[str]) -> pa.Table:
     if file.is_arrow:
         return files.arrow(file.path).select(columns)
     # Each of the threads that work on a merge asks for the same columns.
-    with file.unchanged(files), files.parquet_columns(file.path, columns, keep=True) as opened:
+    memory_map = file.is_staged
+    with file.unchanged(files), files.parquet_columns(file.path, columns, memory_map=memory_map, keep=True) as opened:
         table = whole(opened.read(columns, use_threads=has_threads()), opened.metadata.num_rows).select(columns)
     return in_plain_types(table)
 
