@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +29,9 @@ from deltamerge.workers.table_columns import (
     shaped,
 )
 from deltamerge.workers.table_files import batch_of_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INNER = pa.struct([("x", pa.int64()), ("new", pa.string())])
 RENAMED = Shape(INNER, (Part("col-1", Shape(pa.int64())), Part("col-2", Shape(pa.string()))))
@@ -83,6 +87,16 @@ def test_times_are_cut_to_microseconds_before_them() -> None:
     assert shaped(milliseconds, Shape(pa.timestamp("us"))).cast(pa.int64()).to_pylist() == [-1000, 2000]
 
 
+@pytest.mark.quick
+def test_numbers_as_partition_values_are_spelled_as_by_spark(spark: SparkSession) -> None:
+    numbers = [0.0, -0.0, 0.1, 1.0, -2.5, 100.0, 0.001, 0.000999, 9999999.0, 1e7, 1.25e7, -12345678.0, 1.5e-9, 3.4e38]
+    values = [*numbers, float("nan"), float("inf"), float("-inf"), None]
+    for kind in (pa.float32(), pa.float64()):
+        rows = pa.table({"n": range(len(values)), "v": pa.array(values, kind)})
+        found = spark.createDataFrame(rows).orderBy("n").selectExpr("CAST(v AS STRING) AS s").toArrow().column("s")
+        assert partition_strings(rows.column("v").combine_chunks()).to_pylist() == found.to_pylist()
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "string"),
     [
@@ -95,7 +109,9 @@ def test_times_are_cut_to_microseconds_before_them() -> None:
         (datetime(2024, 5, 1, 12, tzinfo=timezone.utc), pa.timestamp("us", "UTC"), "2024-05-01T12:00:00.000000Z"),
         (datetime(2024, 5, 1, 12, 0, 0, 500), pa.timestamp("us"), "2024-05-01 12:00:00.0005"),
         (b"xy", pa.binary(), "xy"),
-        (float("-inf"), pa.float64(), "-inf"),
+        (1e16, pa.float64(), "1.0E16"),
+        (0.5, pa.float32(), "0.5"),
+        (float("-inf"), pa.float64(), "-Infinity"),
     ],
 )
 def test_partition_values_are_read_as_they_were_written(value: object, kind: pa.DataType, string: str | None) -> None:
