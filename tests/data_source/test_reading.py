@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import convert_to_deltalake
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
@@ -47,6 +49,27 @@ def test_tables_of_other_writers(registered: SparkSession, name: str) -> None:
 def test_shredded_variants_are_refused(registered: SparkSession) -> None:
     with pytest.raises(Exception, match="shredded VARIANT"):
         read(registered, TABLES / "variant-shredded").collect()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["2.4.8", "3.0.3", "3.1.0"])
+def test_times_as_int96_by_the_version_that_wrote_them(registered: SparkSession, tmp_path: Path, version: str) -> None:
+    """Up to 3.0 Spark wrote them in the calendar of Spark 2, and did not say so."""
+    path, days = tmp_path / "t", pa.array([datetime(1000, 1, 1, 12, tzinfo=timezone.utc)])
+    path.mkdir()
+    table = pa.table({"at": days})
+    with pq.ParquetWriter(path / "a.parquet", table.schema, use_deprecated_int96_timestamps=True) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"org.apache.spark.version": version})
+    convert_to_deltalake(path)
+    spelled = DeltaTable.forPath(registered, str(path)).toDF().selectExpr("string(at)").collect()[0][0]
+    assert spelled.startswith("1000-01-01" if version == "3.1.0" else "0999-12-27")
+    found = read(registered, path).selectExpr("string(at)")
+    if version == "3.1.0":
+        assert found.collect()[0][0] == spelled
+        return
+    with pytest.raises(Exception, match="in the calendar of Spark 2"):
+        found.collect()
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableException, DeltaUnsupportedFeatureException
 from deltamerge.log.actions import Protocol
 from deltamerge.log.protocol import writer_features
+from log.logs import Log, add, metadata
 
 from .tables import EXECUTOR, actions, delete_checksums, edited, files_below, latest_version, rows
 
@@ -211,6 +212,31 @@ def test_id_mode_finds_columns_of_other_writers_by_their_ids(spark: SparkSession
     )
     frame = DeltaTable.forPath(spark, path).toDF()
     assert rows(frame.where("late IS NOT NULL").selectExpr(*shown)) == [(8, "z", 9, None, 9)]
+
+
+@pytest.mark.quick
+def test_id_mode_finds_fields_in_every_kind_of_list(spark: SparkSession, tmp_path: Path) -> None:
+    struct = pa.struct([field_with_id("odd", pa.int32(), 2)])
+
+    def column(name: str, number: int, kind: object) -> dict[str, object]:
+        mapped = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": name.upper()}
+        return {"name": name, "type": kind, "nullable": True, "metadata": mapped}
+
+    element = {"type": "struct", "fields": [column("x", 2, "integer")]}
+    items = {"type": "array", "elementType": element, "containsNull": True}
+    of_table = metadata(
+        schemaString=json.dumps({"type": "struct", "fields": [column("items", 1, items)]}),
+        configuration={"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"},
+    )
+    files = []
+    for number, kind in enumerate((pa.list_(struct), pa.large_list(struct), pa.list_(struct, 1), pa.list_view(struct))):
+        path = tmp_path / f"{number}.parquet"
+        values = pa.array([[{"odd": number}]], kind)
+        pq.write_table(pa.Table.from_arrays([values], schema=pa.schema([field_with_id("Items", kind, 1)])), path)
+        files.append(add(path.name, size=path.stat().st_size))
+    Log(tmp_path).commit({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, of_table, *files)
+    frame = DeltaTable.forPath(spark, str(tmp_path)).toDF()
+    assert rows(frame.selectExpr("items[0].x AS x")) == [(0,), (1,), (2,), (3,)]
 
 
 def field_with_id(name: str, kind: pa.DataType, number: int) -> pa.Field:

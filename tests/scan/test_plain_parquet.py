@@ -51,6 +51,19 @@ def test_strings_whose_writer_ordered_them_by_length(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.quick
+def test_keys_beside_other_columns(spark: SparkSession, tmp_path: Path) -> None:
+    pair = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    for number, kind in enumerate((pa.list_(pair, 2), pa.list_view(pair), pa.large_list(pair))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        boxes = pa.array([[{"x": 1, "y": 2}, {"x": 3, "y": 4}]] * 3, kind)
+        pq.write_table(pa.table({"box": boxes, "k": [1000, 3000, 2000], "v": ["a"] * 3}), folder / "rows.parquet")
+        found = plain_parquet(spark.read.parquet(str(folder)), TYPES, ["k"], LOCAL_FILES, "/nowhere")
+        assert isinstance(found, PlainParquet)
+        assert found.ranges == ((1000, 3000),)
+
+
+@pytest.mark.quick
 def test_reasons_against_a_source(spark: SparkSession, tmp_path: Path) -> None:
     plain = source(spark, tmp_path / "s")
     path = tmp_path / "s" / "rows.parquet"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,7 +19,7 @@ import pytest
 from deltamerge.workers.conditions import ClauseChoice, Column, Condition, Constant, Operation
 from deltamerge.workers.file_columns import Asked
 from deltamerge.workers.file_pairs import pairing
-from deltamerge.workers.files import LOCAL_FILES
+from deltamerge.workers.files import LOCAL_FILES, Files
 from deltamerge.workers.key_index import KeyIndex, write_index
 from deltamerge.workers.row_blocks import NO_BLOCKS, Blocks, block_columns, blocks_of_rows
 from deltamerge.workers.row_pairs import NO_CLAUSE, NO_SOURCE, by_source_number, read_pairs
@@ -83,6 +83,7 @@ def look_up(
         "path": list(map(str, paths)),
         "file": [path.name for path in paths],
         "values": [json.dumps(values or {})] * len(paths),
+        "size": [path.stat().st_size for path in paths],
         "joined": [path.name not in unmatchable for path in paths],
         **block_columns((deleted or {}).get(path.name, NO_BLOCKS) for path in paths),
     }
@@ -143,6 +144,21 @@ def test_positions_over_row_groups_and_files(tmp_path: Path) -> None:
     assert found.pairs == {"a": [(3, 0), (66_662, 2)], "b": [(1, 3)]}
     assert found.counts == {"a": (2, 2, 2), "b": (1, 1, 1)}
     assert found.rows_by_clause == {"a": {0: 2}, "b": {0: 1}}
+
+
+def test_few_large_files_of_a_store_are_read_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, found = write(tmp_path / "a", 20), list[int]()
+
+    def ahead(files: Files, work: Any, items: Iterable[Any], paths: object, at_once: int = 0) -> Iterator[Any]:
+        found.append(at_once)
+        yield from map(work, items)
+
+    monkeypatch.setattr(Files, "ahead", ahead)
+    for size in (1, path.stat().st_size * 4, 1 << 40):
+        monkeypatch.setattr("deltamerge.workers.file_pairs._BYTES_AT_ONCE", size)
+        found.clear()
+        assert look_up(keys_of([(3, "n3")]), [path]).pairs == {"a": [(3, 0)]}
+        assert {1: 1, 1 << 40: 16}.get(size, 4) in found
 
 
 def test_null_matches_nothing(tmp_path: Path) -> None:

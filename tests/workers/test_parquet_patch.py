@@ -168,11 +168,23 @@ def test_a_folder_that_is_gone(tmp_path: Path) -> None:
         patch_file(LOCAL_FILES, str(source), str(tmp_path / "gone" / "new.parquet"), blocks([1]))
     folder = tmp_path / "going"
     folder.mkdir()
-    writer = TableWriter(LOCAL_FILES, str(folder / "new.parquet"), SCHEMA, {}, {})
-    shutil.rmtree(folder)
-    with pytest.raises(FileNotFoundError), writer:
+    with (
+        pytest.raises(FileNotFoundError),
+        TableWriter(LOCAL_FILES, str(folder / "new.parquet"), SCHEMA, {}, {}) as writer,
+    ):
+        shutil.rmtree(folder)
         writer.write(pa.Table.from_pylist(rows(3), SCHEMA))
     assert [path.name for path in tmp_path.iterdir()] == ["old.parquet"]
+
+
+def test_a_schema_that_parquet_does_not_have(tmp_path: Path) -> None:
+    schema = pa.schema([("a", pa.month_day_nano_interval())])
+    with (
+        pytest.raises(pa.ArrowNotImplementedError),
+        TableWriter(LOCAL_FILES, str(tmp_path / "x.parquet"), schema, {}, {}),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_fails_half_way(tmp_path: Path) -> None:
@@ -211,7 +223,7 @@ def test_days_of_another_calendar_go_through_spark(tmp_path: Path, kind: pa.Data
     path, old = tmp_path / "t.parquet", {"org.apache.spark.version": "2.4.8"}
     rows = pa.table({"id": [1], "d": pa.nulls(1, kind)})
     pq.write_table(rows.replace_schema_metadata(old), path)
-    reason = "its dates and times are those of Spark 2"
+    reason = "its dates and times are in the calendar of Spark 2"
     assert reason_not_to_patch(pq.ParquetFile(path)) == reason
     pq.write_table(rows.select(["id"]).replace_schema_metadata(old), path)
     assert reason_not_to_patch(pq.ParquetFile(path)) is None

@@ -396,7 +396,7 @@ def test_row_groups_that_were_written_leave_memory(tmp_path: Path, monkeypatch: 
     "kind",
     [pa.list_(pa.struct([("x", pa.int32()), ("y", pa.int32())]), 2), pa.list_view(pa.struct([("x", pa.int32())]))],
 )
-def test_types_whose_leaves_are_not_told(tmp_path: Path, kind: pa.DataType) -> None:
+def test_arrays_of_every_type(tmp_path: Path, kind: pa.DataType) -> None:
     source, target = tmp_path / "old.parquet", tmp_path / "new.parquet"
     one = [{"x": 1, "y": 2}, {"x": 3, "y": 4}] if pa.types.is_fixed_size_list(kind) else [{"x": 1}]
     rows = pa.table({"id": [1, 2], "v": pa.array([one, one], kind), "n": [5, 6]})

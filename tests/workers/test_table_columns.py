@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.data_source.file_parts import partition_value
 from deltamerge.scan.file_types import arrow_schema
+from deltamerge.workers.null_counts import uncounted_leaves
 from deltamerge.workers.partition_names import partition_strings, without_empty
 from deltamerge.workers.table_columns import (
     Part,
@@ -27,6 +29,9 @@ from deltamerge.workers.table_columns import (
     shaped,
 )
 from deltamerge.workers.table_files import batch_of_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INNER = pa.struct([("x", pa.int64()), ("new", pa.string())])
 RENAMED = Shape(INNER, (Part("col-1", Shape(pa.int64())), Part("col-2", Shape(pa.string()))))
@@ -65,6 +70,31 @@ def test_values_of_another_kind_are_refused() -> None:
         shaped(pa.array(["1"]), Shape(pa.int64()))
     with pytest.raises(pa.ArrowInvalid):
         shaped(pa.array([300]), Shape(pa.int8()))
+    with pytest.raises(ValueError, match="double, which is not read as float"):
+        shaped(pa.array([1e300]), Shape(pa.float32()))
+    with pytest.raises(pa.ArrowInvalid, match="out of bounds"):
+        shaped(pa.array([1 << 62], pa.timestamp("ms")), Shape(pa.timestamp("us", "UTC")))
+
+
+def test_times_are_cut_to_microseconds_before_them() -> None:
+    nanoseconds = [-1500, -1000, -1, 0, 999, 1500, None, -(1 << 63), (1 << 63) - 1]
+    for zone in (None, "UTC"):
+        found = shaped(pa.array(nanoseconds, pa.timestamp("ns", zone)), Shape(pa.timestamp("us", "UTC")))
+        assert found.type == pa.timestamp("us", "UTC")
+        expected = [None if each is None else each // 1000 for each in nanoseconds]
+        assert found.cast(pa.int64()).to_pylist() == expected
+    milliseconds = pa.array([-1, 2], pa.timestamp("ms"))
+    assert shaped(milliseconds, Shape(pa.timestamp("us"))).cast(pa.int64()).to_pylist() == [-1000, 2000]
+
+
+@pytest.mark.quick
+def test_numbers_as_partition_values_are_spelled_as_by_spark(spark: SparkSession) -> None:
+    numbers = [0.0, -0.0, 0.1, 1.0, -2.5, 100.0, 0.001, 0.000999, 9999999.0, 1e7, 1.25e7, -12345678.0, 1.5e-9, 3.4e38]
+    values = [*numbers, float("nan"), float("inf"), float("-inf"), None]
+    for kind in (pa.float32(), pa.float64()):
+        rows = pa.table({"n": range(len(values)), "v": pa.array(values, kind)})
+        found = spark.createDataFrame(rows).orderBy("n").selectExpr("CAST(v AS STRING) AS s").toArrow().column("s")
+        assert partition_strings(rows.column("v").combine_chunks()).to_pylist() == found.to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +109,9 @@ def test_values_of_another_kind_are_refused() -> None:
         (datetime(2024, 5, 1, 12, tzinfo=timezone.utc), pa.timestamp("us", "UTC"), "2024-05-01T12:00:00.000000Z"),
         (datetime(2024, 5, 1, 12, 0, 0, 500), pa.timestamp("us"), "2024-05-01 12:00:00.0005"),
         (b"xy", pa.binary(), "xy"),
-        (float("-inf"), pa.float64(), "-inf"),
+        (1e16, pa.float64(), "1.0E16"),
+        (0.5, pa.float32(), "0.5"),
+        (float("-inf"), pa.float64(), "-Infinity"),
     ],
 )
 def test_partition_values_are_read_as_they_were_written(value: object, kind: pa.DataType, string: str | None) -> None:
@@ -199,6 +231,32 @@ def test_what_is_inside() -> None:
     found = [leaf for field in file.schema_arrow for leaf in leaves_of(field)]
     assert [path for path, _ in found] == paths
     assert [str(leaf) for _, leaf in found] == ["string", "int8", "date32[day]", "int64", "string", "date32[day]"]
+
+
+PAIR = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(PAIR),
+        pa.large_list(PAIR),
+        pa.list_(PAIR, 2),
+        pa.list_view(PAIR),
+        pa.large_list_view(PAIR),
+        pa.list_(pa.list_(PAIR, 2)),
+        pa.fixed_shape_tensor(pa.int64(), [2]),
+    ],
+    ids=str,
+)
+def test_leaves_of_every_list(kind: pa.DataType) -> None:
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([("a", pa.int32()), ("box", kind), ("id", pa.int64())])
+    pq.ParquetWriter(sink, schema).close()
+    file = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    paths = [file.schema.column(index).path for index in range(len(file.schema))]
+    assert [path for field in schema for path, _ in leaves_of(field)] == paths
+    assert uncounted_leaves("another writer", schema) == {index for index, path in enumerate(paths) if "." in path}
 
 
 def test_values_that_are_null() -> None:

@@ -14,16 +14,22 @@ from deltamerge.workers.table_columns import Part, Shape
 from deltamerge.workers.table_files import RowsToWrite
 from deltamerge.workers.table_writer import TableWriter
 
+FRAME = pa.schema([("a", pa.int64()), ("p", pa.string())])
+
+
+def by_partition(folder: Path) -> RowsToWrite:
+    columns = Part("a", Shape(pa.int64())), Part("p", Shape(pa.string()))
+    stored = pa.schema([("a", pa.int64())])
+    partitions = (("p", columns[1]),)
+    return RowsToWrite(
+        LOCAL_FILES, "t", str(folder), stored, columns[:1], partitions, (), {}, {}, (), None, {}, {}, FRAME
+    )
+
 
 def test_a_disk_that_is_full_at_the_end_leaves_no_file_of_any_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    columns = Part("a", Shape(pa.int64())), Part("p", Shape(pa.string()))
-    stored, frame = pa.schema([("a", pa.int64())]), pa.schema([("a", pa.int64()), ("p", pa.string())])
-    partitions = (("p", columns[1]),)
-    rows = RowsToWrite(
-        LOCAL_FILES, "t", str(tmp_path), stored, columns[:1], partitions, (), {}, {}, (), None, {}, {}, frame
-    )
+    rows = by_partition(tmp_path)
     written: list[int] = []
     write = TableWriter.write
 
@@ -35,5 +41,18 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_file_of_any_partition(
 
     monkeypatch.setattr(TableWriter, "write", fill)
     with pytest.raises(OSError, match="No space left"):
-        rows.write([pa.RecordBatch.from_pydict({"a": [1, 2, 3], "p": ["x", "y", "z"]}, schema=frame)])
+        rows.write([pa.RecordBatch.from_pydict({"a": [1, 2, 3], "p": ["x", "y", "z"]}, schema=FRAME)])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_files_that_cannot_be_closed_do_not_keep_others_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave = TableWriter.__exit__
+
+    def fail(writer: TableWriter, *given: Any) -> None:
+        leave(writer, *given)
+        raise OSError(errno.EIO, "not closed")
+
+    monkeypatch.setattr(TableWriter, "__exit__", fail)
+    with pytest.raises(OSError, match="not closed"):
+        by_partition(tmp_path).write([pa.RecordBatch.from_pydict({"a": [1, 2, 3], "p": ["x", "y", "z"]}, FRAME)])
+    assert [path for path in tmp_path.rglob(".*") if path.is_file()] == []

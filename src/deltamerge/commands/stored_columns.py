@@ -14,9 +14,8 @@ from deltamerge.log.features.type_widening import can_widen
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
 from deltamerge.storage.store import Store, in_parallel
+from deltamerge.workers.table_columns import is_array
 
-# As which Arrow's writers may note a list of Parquet.
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 _Test: TypeAlias = Callable[[pa.DataType, DataType], bool]
 
 
@@ -49,7 +48,7 @@ def _parts(stored: pa.DataType, kind: DataType) -> list[tuple[pa.DataType, DataT
     if isinstance(kind, StructType) and pa.types.is_struct(stored):
         by_name = {physical_name(field): field.data_type for field in kind.fields}
         return [(field.type, by_name[field.name]) for field in stored if field.name in by_name]
-    if isinstance(kind, ArrayType) and any(is_list(stored) for is_list in _LISTS):
+    if isinstance(kind, ArrayType) and is_array(stored):
         return [(stored.value_type, kind.element_type)]
     if isinstance(kind, MapType) and pa.types.is_map(stored):
         return [(stored.key_type, kind.key_type), (stored.item_type, kind.value_type)]

@@ -18,7 +18,7 @@ from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.column_presence import check_columns, check_names, expected_columns, footers
 from deltamerge.spark.nested_types import all_types
 from deltamerge.spark.table import Table
-from deltamerge.workers.table_columns import FIELD_ID
+from deltamerge.workers.table_columns import FIELD_ID, is_array
 
 
 def fields_of_files(
@@ -78,7 +78,7 @@ def _in_file(field: StructField, found: Sequence[pa.Field]) -> StructField:
 def _type_in_file(data_type: DataType, found: pa.DataType) -> DataType:
     if isinstance(data_type, StructType) and pa.types.is_struct(found):
         return StructType([_in_file(field, list(found)) for field in data_type.fields])
-    if isinstance(data_type, ArrayType) and pa.types.is_list(found):
+    if isinstance(data_type, ArrayType) and is_array(found):
         return ArrayType(_type_in_file(data_type.elementType, found.value_type), True)
     if isinstance(data_type, MapType) and pa.types.is_map(found):
         return MapType(

@@ -122,7 +122,7 @@ def _data_files(entries: Iterable[tuple[str, bool]]) -> list[str]:
 def _schema(opened_by: Files, path: str) -> T.StructType | None:
     """Return the columns that Spark finds in a file's footer (ParquetFileFormat.readSchemaFromFooter)."""
     try:
-        metadata = opened_by.parquet(path).metadata
+        metadata = opened_by.parquet(path, memory_map=False).metadata
     except (OSError, pa.ArrowException):
         return None
     stored = (metadata.metadata or {}).get(SPARK_SCHEMA)

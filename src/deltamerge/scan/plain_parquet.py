@@ -150,7 +150,7 @@ def _looked_at(
     """Read a file's footer; a string is a reason against the file."""
     try:
         version = opened_by.version(path)
-        with opened_by.parquet(path) as opened:
+        with opened_by.parquet(path, memory_map=False) as opened:
             metadata = opened.metadata
         found = metadata.schema.to_arrow_schema()
     except (OSError, pa.ArrowException) as error:
@@ -163,6 +163,8 @@ def _looked_at(
         if name not in found.names or plain_type(found.field(name).type) != kind:
             return f"has no column {name} of type {kind}"
     leaves = _leaves(found)
+    if sum(map(len, leaves.values())) != metadata.num_columns:
+        return "has a column of a type that is not known"
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     old = set[int]()
     if SPARK_VERSION not in (metadata.metadata or {}):

@@ -31,7 +31,7 @@ from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 from deltamerge.workers.null_counts import uncounted_leaves
 from deltamerge.workers.parquet_footer import has_wrong_string_bounds
 from deltamerge.workers.staged_rows import is_of_other_calendar
-from deltamerge.workers.table_columns import FIELD_ID
+from deltamerge.workers.table_columns import FIELD_ID, parts_of, stored_type
 
 ASCII_MAX_CHARACTER = "\x7f"
 UTF8_MAX_CHARACTER = "\U0010ffff"
@@ -315,15 +315,11 @@ def _places(footer: pq.FileMetaData) -> dict[tuple[str, ...], _Place]:
     def walk(field: pa.Field, path: tuple[str, ...], level: int, named: bool) -> None:
         nonlocal index
         first = index
-        kind, level = field.type, level + field.nullable
-        if isinstance(kind, pa.BaseExtensionType):
-            kind = kind.storage_type
-        if pa.types.is_nested(kind) and kind.num_fields:
-            in_struct = named and pa.types.is_struct(kind)
-            for part in (kind.field(at) for at in range(kind.num_fields)):
-                walk(part, (*path, part.name), level, in_struct)
-        else:
-            index += 1
+        kind, level = stored_type(field.type), level + field.nullable
+        parts, in_struct = parts_of(kind), named and pa.types.is_struct(kind)
+        for _, part in parts:
+            walk(part, (*path, part.name), level, in_struct)
+        index += not parts
         if named:
             leaves = range(first, index)
             counted = tuple(leaf for leaf in leaves if leaf not in uncounted)

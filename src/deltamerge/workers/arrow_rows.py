@@ -150,7 +150,7 @@ def _patched(work: Mapping[str, Any], source: _Source, changes: ChangeWriter) ->
     with source.files.whole_parquet(given.path) as whole_file:
         file = whole_file.file
         if is_of_other_calendar(file.metadata):
-            raise ValueError("the file's dates and times are those of Spark 2")
+            raise ValueError("the file's dates and times are in the calendar of Spark 2")
         if len(changing.rows) and changing.rows[-1] >= file.metadata.num_rows:
             raise ValueError(f"row {changing.rows[-1]} is to leave a file of {file.metadata.num_rows} rows")
         schema, places = _with_updated_columns(new.form.schema_of(file), new), row_places(file)

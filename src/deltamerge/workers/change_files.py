@@ -68,7 +68,8 @@ class ChangeWriter:
 
     def _flush(self) -> None:
         if self._writer is None:
-            self._writer = TableWriter(self._files, self._target, self._schema, self._options, self._metadata)
+            writer = TableWriter(self._files, self._target, self._schema, self._options, self._metadata)
+            self._writer = writer.__enter__()
         self._writer.write(pa.concat_tables(self._pending).combine_chunks())
         self._pending = []
 

@@ -38,18 +38,18 @@ def decoding(files: Files, columns: Sequence[str]) -> Callable[[Iterable[pa.Reco
 
 def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> int:
     file = StagedFile(**work["file"])
-    file.check_unchanged(files)
     size = 0
 
     def pieces() -> Iterator[pa.Table]:
         nonlocal size
         for group in work["groups"]:
-            with files.parquet_columns(file.path, columns, [group]) as opened:
+            with files.parquet_columns(file.path, columns, [group], memory_map=False) as opened:
                 rows = opened.metadata.row_group(group).num_rows
                 table = whole(opened.read_row_group(group, list(columns), use_threads=has_threads()), rows)
             piece = in_plain_types(table.select(list(columns))).combine_chunks()
             size += piece.nbytes
             yield piece
 
-    files.write_arrow(work["target"], pieces())
+    with file.unchanged(files):
+        files.write_arrow(work["target"], pieces())
     return size

@@ -62,12 +62,9 @@ def _encoded(rows: pa.Table, options: Mapping[str, Any]) -> dict[str, list[Chunk
     footer = footer_of(sink.getvalue())
     if footer.rows != [rows.num_rows]:
         raise ValueError(f"{rows.num_rows} rows became row groups of {footer.rows}")
-    if rows.num_columns == 1:
-        return {rows.column_names[0]: [footer.chunk(0, leaf) for leaf in range(footer.leaves)]}
     leaves = leaves_by_column(rows.schema)
     if sum(map(len, leaves.values())) != footer.leaves:
-        # Of a type whose leaves PyArrow hides, such as lists of a fixed size of structs.
-        return {name: _encoded(rows.select([name]), options)[name] for name in rows.column_names}
+        raise ValueError(f"the columns {_printed(rows.schema)} became {footer.leaves} columns of Parquet")
     return {name: [footer.chunk(0, leaf) for leaf in found] for name, found in leaves.items()}
 
 

@@ -93,7 +93,7 @@ def _stored(file: pq.ParquetFile, values: Mapping[str, str | None], asked: Asked
     if any(name.lower() in lowered for name in names.difference(stored)):
         raise ValueError("the file spells a column in another case")
     if any(map(has_times, stored.values())) and is_of_other_calendar(file.metadata):
-        raise ValueError("the file's dates and times are those of Spark 2")
+        raise ValueError("the file's dates and times are in the calendar of Spark 2")
     paths: dict[str, set[str]] = {name: set() for name in stored}
     for name, kind in asked.values():
         if name in stored:

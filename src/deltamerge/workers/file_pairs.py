@@ -31,6 +31,8 @@ from deltamerge.workers.source_parts import rows_opened
 from deltamerge.workers.staged_rows import taken
 
 _ROWS_AT_ONCE = 4_000_000
+# Of a store, which takes long to answer; each file in work has all its keys in memory.
+_BYTES_AT_ONCE, _FILES_AT_ONCE = 512 << 20, 16
 _BY_SOURCE = "by_source"
 _NOT_KEYS = ("row", "file", _BY_SOURCE)
 _Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -51,18 +53,19 @@ def pairing(
     """Return the function that finds the pairs of target and source rows with equal keys, for ``mapInArrow``.
 
     Returns:
-        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``joined`` (FALSE where
-        no row can have one of the keys, so that the file's are not read) and the columns of `block_columns` (the rows
-        that a deletion vector deletes), a row a file. It returns a row of `PAIRS_SCHEMA` for each file with pairs, or
-        with rows that a BY SOURCE clause takes; for the first file that cannot be read in this way it is the last one.
+        A function over batches of ``path``, ``file``, ``values`` (its partition values, JSON), ``size`` (its bytes),
+        ``joined`` (FALSE where no row can have one of the keys, so that the file's are not read) and the columns of
+        `block_columns` (the rows that a deletion vector deletes), a row a file. It returns a row of `PAIRS_SCHEMA` for
+        each file with pairs, or with rows that a BY SOURCE clause takes; for the first file that cannot be read in this
+        way it is the last one.
     """
 
     def pair(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         given: dict[bool, list[_File]] = {True: [], False: []}
         for batch in batches:
             for row in range(batch.num_rows):
-                path, name, values, is_joined = (column[row].as_py() for column in batch.columns[:4])
-                given[is_joined].append(_File(files, name, path, json.loads(values), read_blocks(batch, row)))
+                path, name, values, size, is_joined = (column[row].as_py() for column in batch.columns[:5])
+                given[is_joined].append(_File(files, name, path, json.loads(values), size, read_blocks(batch, row)))
         try:
             for found in _answers(files, given, lookup, folder):
                 yield answer(PAIRS_SCHEMA, *found)
@@ -98,6 +101,7 @@ class _File:
     name: str
     path: str
     values: Mapping[str, str | None]
+    size: int
     deleted: Blocks = NO_BLOCKS
 
     def live(self, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -116,7 +120,8 @@ def _answers(
     with _unfit_where_it_fails():
         keys = open_keys(files, lookup)
     read: list[pa.Table] = []
-    found = files.ahead(lambda file: _rows_of(file, lookup), joined, [file.path for file in joined])
+    at_once = max(1, min(_FILES_AT_ONCE, _BYTES_AT_ONCE // max(1, *(file.size for file in joined))))
+    found = files.ahead(lambda file: _rows_of(file, lookup), joined, [file.path for file in joined], at_once)
     for number, rows in enumerate(found):
         read.append(rows.append_column("file", pa.array(np.full(len(rows), number, np.int32))))
         # One join for many files: each puts the keys into a hash table.

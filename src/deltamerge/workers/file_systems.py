@@ -73,6 +73,9 @@ def account_of(url: str) -> str | None:
 
 def is_of_machine(error: Exception) -> bool:
     """Return whether a disk, a network or memory failed: in no other way will the same file be read."""
-    if isinstance(error, (MemoryError, StoreFailed)) or (isinstance(error, OSError) and error.errno in _OF_MACHINE):
+    if isinstance(error, (MemoryError, StoreFailed)):
         return True
-    return isinstance(error, OSError) and _OF_STORE.search(str(error)) is not None
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    # A message with a number has a path, which may have any words.
+    return error.errno in _OF_MACHINE if error.errno is not None else _OF_STORE.search(str(error)) is not None

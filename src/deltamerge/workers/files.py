@@ -86,29 +86,38 @@ class Files:
     def __reduce__(self) -> tuple[Any, ...]:
         return self.for_tasks().parts
 
-    def parquet(self, path: str, int96: str | None = None) -> pq.ParquetFile:
+    def parquet(self, path: str, int96: str | None = None, *, memory_map: bool = True) -> pq.ParquetFile:
         """Open a Parquet file; of a remote one with its footer in memory.
 
         Args:
             int96: The unit of the file's INT96 timestamps; by default nanoseconds, which lack the years after 2262.
+            memory_map: Whether a local one is mapped into memory. Not one that others may make shorter: the system ends
+                a process that reads what is no longer there.
         """
         if _is_local(path):
             return pq.ParquetFile(
-                path, memory_map=True, coerce_int96_timestamp_unit=int96, page_checksum_verification=True
+                path, memory_map=memory_map, coerce_int96_timestamp_unit=int96, page_checksum_verification=True
             )
         return self._remote(path).parquet(int96=int96)
 
     def parquet_columns(
-        self, path: str, names: Sequence[str], groups: Sequence[int] | None = None, *, keep: bool = False
+        self,
+        path: str,
+        names: Sequence[str],
+        groups: Sequence[int] | None = None,
+        *,
+        memory_map: bool = True,
+        keep: bool = False,
     ) -> pq.ParquetFile:
         """Open a Parquet file of which only some columns are read; those of a remote one are requested at once.
 
         Args:
             groups: The row groups that are read; None for all.
+            memory_map: See `parquet`.
             keep: Whether what is requested stays in memory as long as this object.
         """
         if _is_local(path):
-            return self.parquet(path)
+            return self.parquet(path, memory_map=memory_map)
         file = self._remote(path)
         ranges = column_ranges(file.metadata, names, range(file.metadata.num_row_groups) if groups is None else groups)
         if sum(end - first for first, end in ranges) > _WHOLE_BYTES:

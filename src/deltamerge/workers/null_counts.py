@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from deltamerge.workers.table_columns import plain_type
+from deltamerge.workers.table_columns import parts_of, plain_type, stored_type
 
 # Those whose counts have been compared with the values.
 _COUNTS_ALL = re.compile(
@@ -34,15 +34,9 @@ def uncounted_leaves(created_by: str | None, schema: pa.Schema) -> frozenset[int
 
 def _leaves(kind: pa.DataType, is_repeated: bool = False, in_struct: bool = False) -> Iterator[tuple[bool, bool]]:
     """Yield of each leaf whether it is below an array or a map, and whether it has values of one width in a struct."""
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if pa.types.is_struct(kind) and kind.num_fields:
-        for field in kind:
-            yield from _leaves(field.type, is_repeated, True)
-    elif pa.types.is_map(kind):
-        yield from _leaves(kind.key_type, True)
-        yield from _leaves(kind.item_type, True)
-    elif pa.types.is_nested(kind) and kind.num_fields:
-        yield from _leaves(kind.field(0).type, True)
-    else:
+    kind = stored_type(kind)
+    parts, is_struct = parts_of(kind), pa.types.is_struct(kind)
+    for _, part in parts:
+        yield from _leaves(part.type, is_repeated or not is_struct, is_struct)
+    if not parts:
         yield is_repeated, in_struct and plain_type(kind) not in (pa.string(), pa.binary())

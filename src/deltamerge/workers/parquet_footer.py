@@ -26,11 +26,9 @@ from deltamerge.workers.thrift_compact import (
 
 MAGIC = b"PAR1"
 _WRITTEN_BYTES = 8 << 20
-# Readers make up for errors of these writers, whose name is in the footer; parquet-rs had wrong bounds of strings.
-_CORRECTED = re.compile(
-    r"parquet-mr version (0\.|1\.\d(\D|$))|parquet-cpp version|impala version|parquet-rs version [0-5]\.",
-    re.IGNORECASE,
-)
+# Readers make up for errors of these writers, whose name is in the footer.
+_CORRECTED = re.compile(r"parquet-mr version (0\.|1\.\d(\D|$))|parquet-cpp version|impala version", re.IGNORECASE)
+_ORDERS_BY_LENGTH = re.compile(r"parquet-rs version [0-5]\.", re.IGNORECASE)
 # FileMetaData
 _SCHEMA, _ROWS, _GROUPS, _METADATA, _ORDERS = 2, 3, 4, 5, 7
 # SchemaElement, and of groups only
@@ -54,9 +52,6 @@ _LOCATIONS, _LOCATION_OFFSET = 1, 1
 
 Bytes: TypeAlias = Callable[[int, int], Any]
 """Returns a file's bytes from a place on and before another, as a buffer."""
-
-
-_ORDERS_BY_LENGTH = re.compile(r"parquet-rs version [0-5]\.", re.IGNORECASE)
 
 
 def has_wrong_string_bounds(metadata: Any) -> bool:  # noqa: ANN401
@@ -280,7 +275,8 @@ def _shifted(index: Struct | None, shift: int) -> bytes | None:
 
 def is_of_known_writer(created_by: str | None) -> bool:
     """Return whether chunks mean the same in a file of another writer. Source: Parquet, ``created_by``."""
-    return " version " in (created_by or "") and not _CORRECTED.match(created_by or "")
+    wrong = (_CORRECTED, _ORDERS_BY_LENGTH)
+    return " version " in (created_by or "") and not any(writers.match(created_by or "") for writers in wrong)
 
 
 def footer_of(buffer: pa.Buffer) -> Footer:

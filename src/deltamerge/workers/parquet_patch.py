@@ -43,7 +43,7 @@ _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}
 def reason_not_to_patch(file: pq.ParquetFile) -> str | None:
     """Return why PyArrow cannot write a file's schema exactly as it is; None where it can."""
     if is_of_other_calendar(file.metadata) and any(map(has_times, file.schema_arrow.types)):
-        return "its dates and times are those of Spark 2"
+        return "its dates and times are in the calendar of Spark 2"
     for index in range(len(file.schema)):
         if file.schema.column(index).physical_type == "INT96":
             return f"column {file.schema.column(index).path} is INT96"

@@ -72,9 +72,22 @@ def _string(value: Any, kind: pa.DataType) -> str | None:  # noqa: ANN401
         return value.decode()
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, float):
+        return _number(np.float32(value) if pa.types.is_float32(kind) else np.float64(value))
     if pa.types.is_date(kind):
         return _day(value)
     return _time(value, is_instant=kind.tz is not None) if pa.types.is_timestamp(kind) else str(value)
+
+
+def _number(value: np.floating[Any]) -> str:
+    """Spell a floating-point number as Java does: with the fewest digits, of which one is behind the point."""
+    if np.isnan(value):
+        return "NaN"
+    if np.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return np.format_float_positional(value, trim="0")
+    return np.format_float_scientific(value, trim="0", exp_digits=1).replace("e+", "E").replace("e-", "E-")
 
 
 def _day(days: int) -> str:

@@ -99,7 +99,7 @@ def _columns_alike(file: pq.ParquetFile, schema: pa.Schema) -> dict[str, range]:
         return {}
     leaves, uncounted = leaves_by_column(before), uncounted_leaves(metadata.created_by, before)
     if sum(map(len, leaves.values())) != len(file.schema):
-        # Of a type whose leaves PyArrow hides.
+        # Of a type that is not known.
         return {}
     return {
         field.name: leaves[field.name]

@@ -97,7 +97,7 @@ class SourceOpener:
             exchanged: Where they are, if they were brought together.
 
         Raises:
-            ValueError: A file of the source has changed.
+            SourceChanged: A file of the source is another one now.
         """
         if not self._staged.in_parts:
             return self.all
@@ -147,14 +147,14 @@ def _rows_of_file(files: Files, some: tuple[StagedFile, int], names: list[str], 
     file, first = some
     if file.is_arrow:
         return np.arange(first, first + file.rows), files.arrow(file.path).select(names)
-    file.check_unchanged(files)
-    with files.parquet(file.path) as opened:
-        sizes = np.array([opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)], int)
-    ends = first + np.cumsum(sizes)
-    places = np.searchsorted(wanted, [ends - sizes, ends])
-    groups = np.flatnonzero(places[0] < places[1]).tolist()
-    with files.parquet_columns(file.path, names, groups) as opened:
-        table = _read(opened, groups, names)
+    with file.unchanged(files):
+        with files.parquet(file.path, memory_map=file.is_staged) as opened:
+            sizes = np.array([opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)], int)
+        ends = first + np.cumsum(sizes)
+        places = np.searchsorted(wanted, [ends - sizes, ends])
+        groups = np.flatnonzero(places[0] < places[1]).tolist()
+        with files.parquet_columns(file.path, names, groups, memory_map=file.is_staged) as opened:
+            table = _read(opened, groups, names)
     numbers = [np.arange(ends[group] - sizes[group], ends[group]) for group in groups]
     return np.concatenate([*numbers, np.zeros(0, np.int64)]), table
 

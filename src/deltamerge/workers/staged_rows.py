@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -52,6 +53,10 @@ class Staging:
     clause: str | None = None
 
 
+class SourceChanged(ValueError):
+    """A file of the source is no longer the one that was looked at."""
+
+
 @dataclass(frozen=True)
 class StagedFile:
     """A file of rows, as it was when it was first looked at.
@@ -75,9 +80,18 @@ class StagedFile:
     def is_arrow(self) -> bool:
         return self.path.endswith(STAGED_SUFFIX)
 
-    def check_unchanged(self, files: Files) -> None:
-        if not self.is_staged and files.version(self.path) != (self.size, self.modified):
-            raise ValueError(f"{self.path} was changed meanwhile")
+    @contextmanager
+    def unchanged(self, files: Files) -> Iterator[None]:
+        """Read the file, once or several times.
+
+        Raises:
+            SourceChanged: It is another one now. Whatever else failed may come of that.
+        """
+        try:
+            yield
+        finally:
+            if not self.is_staged and files.version(self.path) != (self.size, self.modified):
+                raise SourceChanged(f"{self.path} was changed meanwhile")
 
 
 @dataclass(frozen=True)
@@ -238,18 +252,28 @@ def in_order(value: Any) -> Any:  # noqa: ANN401
 
 
 def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
-    """Return whether a file's dates and times are Spark 2's, which Spark turns into today's calendar.
+    """Return whether a file has dates and times in the calendar of Spark 2, which Spark turns into today's.
 
     Args:
         metadata: The file's ``FileMetaData``.
     """
     entries = metadata.metadata or {}
+    if any(key in entries for key in _OTHER_CALENDARS):
+        return True
     version = entries.get(SPARK_VERSION)
-    return (version is not None and version < b"3") or any(key in entries for key in _OTHER_CALENDARS)
+    if version is None or version >= b"3.1.0":
+        return False
+    # Spark 3.0 still wrote INT96 so. Spark: DataSourceUtils.int96RebaseSpec.
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    return version < b"3" or any(column.physical_type == "INT96" for column in columns)
 
 
 def open_staged(files: Files, staged: StagedRows, columns: Sequence[str]) -> pa.Table:
-    """Return staged rows, in the order of their files; a ValueError where a file has changed."""
+    """Return staged rows, in the order of their files.
+
+    Raises:
+        SourceChanged: A file of the source is another one now.
+    """
     computed = staged.beside(columns)
     in_files = [name for name in columns if name not in computed]
     found = {}
@@ -268,9 +292,9 @@ def _opened(files: Files, file: StagedFile, columns: list[str]) -> pa.Table:
     """Open a file of Arrow, which is mapped into memory, or of Parquet."""
     if file.is_arrow:
         return files.arrow(file.path).select(columns)
-    file.check_unchanged(files)
     # Each of the threads that work on a merge asks for the same columns.
-    with files.parquet_columns(file.path, columns, keep=True) as opened:
+    memory_map = file.is_staged
+    with file.unchanged(files), files.parquet_columns(file.path, columns, memory_map=memory_map, keep=True) as opened:
         table = whole(opened.read(columns, use_threads=has_threads()), opened.metadata.num_rows).select(columns)
     return in_plain_types(table)
 

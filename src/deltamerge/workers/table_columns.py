@@ -185,18 +185,38 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def leaves_of(field: pa.Field) -> Iterator[tuple[str, pa.DataType]]:
     """Yield a column's leaves in a Parquet file that PyArrow writes: their paths and types, in order."""
-    kind = field.type
-    parts: list[tuple[str, pa.DataType]] = []
-    if pa.types.is_struct(kind):
-        parts = [(inner.name, inner.type) for inner in kind]
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        parts = [("list.element", kind.value_type)]
-    elif pa.types.is_map(kind):
-        parts = [("key_value.key", kind.key_type), ("key_value.value", kind.item_type)]
+    parts = parts_of(field.type)
     if not parts:
-        yield field.name, kind
-    for name, inner in parts:
-        yield from leaves_of(pa.field(f"{field.name}.{name}", inner))
+        yield field.name, field.type
+    for name, part in parts:
+        yield from leaves_of(part.with_name(f"{field.name}.{name}"))
+
+
+def parts_of(kind: pa.DataType) -> list[tuple[str, pa.Field]]:
+    """Return what a type is made of, with its path in a Parquet file that PyArrow writes; of a leaf nothing."""
+    kind = stored_type(kind)
+    if pa.types.is_struct(kind):
+        return [(field.name, field) for field in kind]
+    if pa.types.is_map(kind):
+        return [("key_value.key", kind.key_field), ("key_value.value", kind.item_field)]
+    return [("list.element", kind.value_field)] if is_array(kind) else []
+
+
+def stored_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type, or that of the values of an extension type."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def is_array(kind: pa.DataType) -> bool:
+    """Return whether a type is one of those that are arrays in Parquet and in Spark."""
+    of_lists = (
+        pa.types.is_list,
+        pa.types.is_large_list,
+        pa.types.is_fixed_size_list,
+        pa.types.is_list_view,
+        pa.types.is_large_list_view,
+    )
+    return any(is_list(kind) for is_list in of_lists)
 
 
 def has_null(column: Any, path: Sequence[str]) -> bool:  # noqa: ANN401
@@ -286,9 +306,16 @@ def _plain(column: Any, shape: Shape) -> Any:  # noqa: ANN401
     if column.type != target:
         if not _is_same_kind(column.type, target):
             raise _unfit(column.type, target)
-        # Of a timestamp only the digits below a microsecond are lost.
-        column = column.cast(target, safe=not pa.types.is_timestamp(target))
+        is_finer = pa.types.is_timestamp(target) and column.type.unit == "ns"
+        column = (_floored(column) if is_finer else column).cast(target)
     return padded(column, shape.pad)
+
+
+def _floored(column: Any) -> Any:  # noqa: ANN401
+    """Return the microseconds since 1970 in which times in nanoseconds are, as Spark reads them."""
+    numbers = column.cast(pa.int64())
+    towards_zero = pc.divide(numbers, 1000)
+    return pc.subtract(towards_zero, pc.greater(pc.multiply(towards_zero, 1000), numbers).cast(pa.int64()))
 
 
 def padded(column: Any, length: int | None) -> Any:  # noqa: ANN401
@@ -298,9 +325,11 @@ def padded(column: Any, length: int | None) -> Any:  # noqa: ANN401
 
 
 def _is_same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_floating(found) and pa.types.is_floating(wanted):
+        # A narrower one would round, or be infinite.
+        return bool(found.bit_width <= wanted.bit_width)
     kinds = (
         pa.types.is_integer,
-        pa.types.is_floating,
         pa.types.is_timestamp,
         pa.types.is_date,
         pa.types.is_decimal,

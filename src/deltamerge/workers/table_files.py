@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -240,8 +240,9 @@ class _OpenFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for writer, _path in self._writers.values():
-            writer.__exit__(kind)
+        with ExitStack() as closing:
+            for writer, _path in self._writers.values():
+                closing.callback(writer.__exit__, kind)
 
 
 def _by_partition(table: pa.Table, keys: Sequence[pa.Array]) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:

@@ -44,8 +44,9 @@ class TableWriter:
         self.footer = b""
         self._options = options
         self._nan = NanColumns(schema)
-        self._output = Output(files, target)
-        self._chunks = ChunkFile(self._output.stream, footer_of(_form(schema, options, metadata)))
+        self._files = files
+        self._target = target
+        self._form = footer_of(_form(schema, options, metadata))
 
     def write(self, table: pa.Table) -> None:
         """Write rows, as a row group if they are not very many."""
@@ -64,6 +65,8 @@ class TableWriter:
 
     # typing.Self is newer than Python 3.10, and executors need not have typing_extensions.
     def __enter__(self: _Writer) -> _Writer:  # noqa: PYI019
+        self._output = Output(self._files, self._target)
+        self._chunks = ChunkFile(self._output.stream, self._form)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

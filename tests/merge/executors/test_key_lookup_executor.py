@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from combinations import combinations
 from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.exceptions import MultipleSourceRowsException
+from deltamerge.merge.executors import key_lookup
 from deltamerge.merge.limits import Limits
 from deltamerge.merge.plan import Alternative, DecisionName
 from deltamerge.workers.parquet_patch import own_metadata
@@ -203,6 +204,33 @@ def test_large_files_of_a_source_are_opened_in_parts(
     report = merge_sql(spark, merge)
     assert "exchange_source" not in {step.name for step in report.outcome.steps}
     assert report.metrics["numTargetRowsDeleted"] == 25
+
+
+@pytest.mark.parametrize("step", ["decoded", "evaluate_pairs", "with_exchanged"])
+def test_a_source_that_is_replaced_before_tasks_read_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path, source = str(tmp_path / "t"), tmp_path / "source"
+    write_delta(spark.range(4).selectExpr("id", "id AS v"), path)
+    source.mkdir()
+    pq.write_table(pa.table({"id": [2, 7], "v": [5, 6]}), source / "rows.parquet")
+    if step != "evaluate_pairs":
+        as_large(monkeypatch, "large files" if step == "decoded" else "exchanged files")
+    as_it_was = getattr(key_lookup, step)
+
+    def replacing(*given: Any) -> Any:
+        pq.write_table(pa.table({"id": [2, 8, 9], "v": [5, 6, 7]}), source / "rows.parquet")
+        return as_it_was(*given)
+
+    monkeypatch.setattr(key_lookup, step, replacing)
+    spark.read.parquet(str(source)).createOrReplaceTempView("replaced")
+    value = "abs(hash(t.v, s.v)) % 2 + s.v * 0 + 10" if step == "evaluate_pairs" else "s.v"
+    clauses = f"WHEN MATCHED THEN UPDATE SET v = {value} WHEN NOT MATCHED THEN INSERT *"
+    report = merge_sql(spark, f"MERGE INTO delta.`{path}` t USING replaced s ON t.id = s.id {clauses}")
+    found = [row for row in rows(DeltaTable.forPath(spark, path).toDF()) if row[0] != 2]
+    assert found == [(0, 0), (1, 1), (3, 3), (8, 6), (9, 7)]
+    assert report.outcome.plan is not None
+    assert any("changed meanwhile" in each.reason for each in report.outcome.plan.source.declined)
 
 
 @pytest.mark.quick

@@ -55,6 +55,9 @@ def test_a_source_that_cannot_be_read() -> None:
         (pa.ArrowMemoryError("malloc failed"), True),
         (OSError("Couldn't deserialize thrift: TProtocolException"), False),
         (FileNotFoundError(errno.ENOENT, "gone"), False),
+        (FileNotFoundError(errno.ENOENT, "Failed to open local file '/connections/x'"), False),
+        (FileNotFoundError("bucket/connections/x"), False),
+        (PermissionError(errno.EACCES, "Failed to open local file '/connections/x'"), False),
         (pa.ArrowInvalid("not a Parquet file"), False),
     ],
 )

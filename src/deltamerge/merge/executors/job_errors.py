@@ -23,6 +23,7 @@ from deltamerge.merge.source.unfit_values import unfit_value_in
 from deltamerge.spark.failed_jobs import WRAPPERS, cause_in
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.merge_ast import Expression
+from deltamerge.workers.staged_rows import SourceChanged
 from deltamerge.write.assignment_errors import Narrowing, narrowing_casts, overflow_in, overflow_of
 from deltamerge.write.char_varchar import excess_in
 from deltamerge.write.constraints import violation_in
@@ -38,6 +39,8 @@ _STOPPED = re.compile(
     r"|Job \d+ cancelled|SparkContext was shut ?down|ExecutorLostFailure|OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY"
     r"|MemoryError|No space left on device|Too many open files|StatusCode\.(?:CANCELLED|UNAVAILABLE)"
 )
+# As Python prints the exception of a task.
+_CHANGED_SOURCE = re.compile(rf"{SourceChanged.__name__}: ([^\n]*)")
 _OVERFLOWS = ("CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DIVIDE_BY_ZERO")
 # Spark repeats the line of an expression that failed, with marks under the part.
 _POINTED_AT = re.compile(r"== SQL [^\n]*==\n([^\n]+)\n[ \^]*\^")
@@ -50,6 +53,14 @@ def is_lost_source(error: BaseException) -> bool:
     They were kept, or part of a shuffle whose lost rows are others when they are computed again.
     """
     return _LOST_ROWS.search(str(error)) is not None
+
+
+def changed_source_in(error: BaseException) -> str | None:
+    """Return which file of the source is no longer the one that was looked at, where work failed for that reason."""
+    if isinstance(error, SourceChanged):
+        return str(error)
+    found = _CHANGED_SOURCE.search(str(error))
+    return found and found.group(1)
 
 
 def is_stopped(error: BaseException) -> bool:

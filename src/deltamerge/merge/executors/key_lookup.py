@@ -16,6 +16,7 @@ from deltamerge.log.actions import AddFile
 from deltamerge.merge.executors import arrow_changes
 from deltamerge.merge.executors.arrow_changes import ArrowChanges
 from deltamerge.merge.executors.execution import Execution
+from deltamerge.merge.executors.job_errors import changed_source_in
 from deltamerge.merge.executors.key_matching import Pairs, find_pairs, fires_twice
 from deltamerge.merge.executors.lookup import Lookup, StagedSource
 from deltamerge.merge.executors.lookup_recipe import LookupRecipe, differs_by_pair, lookup_recipe, may_differ_by_pair
@@ -30,7 +31,8 @@ from deltamerge.merge.executors.staged_keys import with_index, with_keys
 from deltamerge.merge.plan import Declined, RowsCompete
 from deltamerge.merge.planning.target_files import TargetFiles
 from deltamerge.merge.source.key_summary import NO_ROWS
-from deltamerge.workers.staged_rows import StagedFile, StagedRows
+from deltamerge.spark.session import SPARK_ERRORS
+from deltamerge.workers.staged_rows import SourceChanged, StagedFile, StagedRows
 
 
 def execute_key_lookup(execution: Execution) -> MergeChanges:
@@ -39,7 +41,7 @@ def execute_key_lookup(execution: Execution) -> MergeChanges:
     Raises:
         Declined: It came out on the way that another operator must do a part of it.
     """
-    with _scratch_folder(execution, f"{execution.folder}/_staged") as folder:
+    with _reading_source(execution), _scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         started = replace(execution, scratch=folder)
         recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
         staged = _staged_source(started, recipe)
@@ -54,7 +56,7 @@ def _finds_rows(execution: Execution, read: tuple[StagedFile, ...], files: Seque
         read: The source's files as they were read first. Where they have changed, other keys may be in them now.
     """
     recipe = lookup_recipe(execution.context, execution.plan.changed_rows.choice)
-    with _scratch_folder(execution, f"{execution.folder}/_staged") as folder:
+    with _reading_source(execution), _scratch_folder(execution, f"{execution.folder}/_staged") as folder:
         again = replace(execution, scratch=folder, opened=execution.files.for_one_run())
         staged = _staged_source(again, recipe)
         if staged.rows.files != read:
@@ -105,6 +107,18 @@ def _write_changes(lookup: Lookup, target: TargetFiles, found: tuple[Pairs, ...]
     if competing and not execution.merge.is_only_one_unconditional_delete:
         raise RowsCompete
     return arrow_changes.write_changes(ArrowChanges(lookup, target, taken, found, values))
+
+
+@contextmanager
+def _reading_source(execution: Execution) -> Iterator[None]:
+    """Decline a source of which a file is no longer the one that was looked at."""
+    try:
+        yield
+    except (SourceChanged, *SPARK_ERRORS) as error:
+        changed = changed_source_in(error)
+        if changed is None:
+            raise
+        raise Declined("source", execution.plan.source.choice, changed) from error
 
 
 @contextmanager

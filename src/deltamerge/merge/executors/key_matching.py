@@ -120,6 +120,7 @@ def find_pairs(lookup: Lookup, files: Sequence[AddFile], unmatchable: frozenset[
         "path": [execution.located(decode_path(file.path)) for file in files],
         "file": [file.path for file in files],
         "values": [json.dumps(dict(file.partition_values)) for file in files],
+        "size": [file.size for file in files],
         "joined": [file.path not in unmatchable for file in files],
         **block_columns(_deleted(store, files)),
     }

@@ -120,5 +120,5 @@ def _ranges(lookup: Lookup, destinations: int) -> list[tuple[int, int]]:
 def _row_groups(execution: Execution, file: StagedFile) -> list[int]:
     if file.is_arrow:
         return [file.rows]
-    with execution.files.parquet(file.path) as opened:
+    with execution.files.parquet(file.path, memory_map=file.is_staged) as opened:
         return [opened.metadata.row_group(number).num_rows for number in range(opened.num_row_groups)]
