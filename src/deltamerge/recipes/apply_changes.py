@@ -483,12 +483,9 @@ class _Follower:
 
         def shared(name: str, argument: str) -> StructField:
             field = column_of(target, name, argument, "the target", sensitive)
-            if field.name in self.feed.except_columns:
-                raise DeltaAnalysisException(
-                    "DELTA_ILLEGAL_USAGE", f"{quote(name)} of {argument} is in except_columns, too. Take it out of one."
-                )
             if field.name not in rows.names:
-                raise unknown_column(self.source.schema, name, argument, "the source")
+                given = "the source without except_columns" if self.feed.except_columns else "the source"
+                raise unknown_column(StructType(written_columns(self.source, self.feed)), name, argument, given)
             return field
 
         if self.tracked is None:

@@ -100,9 +100,7 @@ class RowsOfTable:
                 f"{', '.join(each.name for each in fields)}: it was written under other names"
             )
         if is_of_other_calendar(file.metadata) and any(has_times(each.type) for each in fields):
-            raise ValueError(
-                "its times are in the calendar of Spark 2; read the table with DeltaTable.toDF()"
-            )
+            raise ValueError("its times are in the calendar of Spark 2; read the table with DeltaTable.toDF()")
 
     def _group(
         self,

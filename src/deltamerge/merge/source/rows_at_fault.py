@@ -64,9 +64,9 @@ def _is_null(found: Mapping[str, str]) -> DeltaRuntimeException:
 def _not_cast(found: Mapping[str, str]) -> DeltaRuntimeException:
     return DeltaRuntimeException(
         "CAST_INVALID_INPUT",
-        f"The value '{found['value']}' of {found['column']} in the source cannot be cast to {found['type']}, the type of "
-        "the target's column. Nothing was changed. Correct the value or leave the row out; `upsert` with `quarantine` "
-        "writes such rows to a table of their own, where the target follows no change feed.",
+        f"The value '{found['value']}' of {found['column']} in the source cannot be cast to {found['type']}, the type "
+        "of the target's column. Nothing was changed. Correct the value or leave the row out; `upsert` with "
+        "`quarantine` writes such rows to a table of their own, where the target follows no change feed.",
         parameters={"expression": f"'{found['value']}'", "targetType": f'"{found["type"]}"'},
     )
 
