@@ -1,9 +1,10 @@
 """Whether a commit that came first conflicts with a transaction: one function per rule.
 
-The rules are those of delta-spark's ``ConflictChecker``, with two differences that only see fewer conflicts:
-appended files are compared with everything that is known of the read rows (also key ranges, not only
-partitions), and files that only hold rows of other files in a new layout (``dataChange`` false) are no appends: who
-read one of those others conflicts with its removal.
+The rules are those of delta-spark's ``ConflictChecker``, with two differences that see fewer conflicts: appended files
+are compared with everything that is known of the read rows (also key ranges, not only partitions), and files that only
+hold rows of other files in a new layout (``dataChange`` false) are no appends: who read one of those others conflicts
+with its removal. One sees more: every change of protocol or metadata is a conflict, also where it only enables a
+feature; a merge runs again after it.
 """
 
 from __future__ import annotations
