@@ -19,6 +19,7 @@ from obstore.exceptions import (
 from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
 from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
+from deltamerge.log.features.identity_marks import moves_marks_only
 from deltamerge.log.features.row_tracking import assign_row_ids, materialized_columns
 from deltamerge.log.features.type_widening import with_version_of_changes
 from deltamerge.log.properties import has_in_commit_timestamps
@@ -103,17 +104,21 @@ def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
         "operationMetrics": dict(prepared.operation_metrics) if prepared.settings.records_metrics else None,
         "userMetadata": prepared.settings.user_metadata,
         "engineInfo": ENGINE_INFO,
-        "tags": _tags(prepared.metadata),
+        "tags": _tags(prepared) or None,
         "txnId": prepared.txn_id,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _tags(metadata: Metadata | None) -> dict[str, str] | None:
-    """Return the tag for rows that kept their ids, where the table has row tracking enabled, as delta-spark does."""
-    if metadata is None or materialized_columns(metadata) is None:
-        return None
-    return {"delta.rowTracking.preserved": "true"}
+def _tags(prepared: PreparedCommit) -> dict[str, str]:
+    """Return delta-spark's tags: of rows that kept their ids, and of metadata that only move high water marks."""
+    read, new, metadata = prepared.read_snapshot, prepared.new_metadata, prepared.metadata
+    tags = {}
+    if metadata is not None and materialized_columns(metadata) is not None:
+        tags["delta.rowTracking.preserved"] = "true"
+    if read is not None and new is not None and moves_marks_only(read.metadata, new):
+        tags["delta.identity.schemaUpdate"] = "true"
+    return tags
 
 
 def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:
