@@ -182,7 +182,7 @@ def test_wide_bounds_keep_every_number_as_it_was() -> None:
     assert json.loads(wide) == {**json.loads(stats), "tightBounds": False}
 
 
-@pytest.mark.parametrize("stats", [None, "", "{}", "[1]", "garbage"])
+@pytest.mark.parametrize("stats", [None, "", "{}", '{"numRecords": null}', "[1]", "garbage"])
 def test_wide_bounds_of_a_file_without_statistics(stats: str | None) -> None:
     assert json.loads(with_wide_bounds(stats, 7)) == {"numRecords": 7, "tightBounds": False}
 
