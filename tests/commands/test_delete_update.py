@@ -11,6 +11,7 @@ from deltalake import DeltaTable as DeltaRs
 from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, sql, write_delta
+from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import (
     ConcurrentAppendException,
     DeltaAnalysisException,
@@ -165,6 +166,27 @@ def test_constraints_hold(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InvariantViolationException, match="small"):
         DeltaTable.forPath(spark, path).update("id = 1", {"v": "5000"})
     assert latest_version(path) == 1
+
+
+@pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
+def test_truncate_beside_an_append(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    path = table(spark, tmp_path, {"delta.isolationLevel": level})
+
+    def after_an_append(*arguments: Any, **named: Any) -> None:
+        write_delta(spark.sql("SELECT 20L AS id, 200L AS v, 'a' AS p"), path, mode="append")
+        commit_command(*arguments, **named)
+
+    monkeypatch.setattr("deltamerge.commands.delete_update.commit_command", after_an_append)
+    if level == "Serializable":
+        with pytest.raises(ConcurrentAppendException):
+            sql(spark, f"TRUNCATE TABLE delta.`{path}`")
+        assert len(values(spark, path)) == 21
+    else:
+        sql(spark, f"TRUNCATE TABLE delta.`{path}`")
+        assert commit_info(path, 3)["isolationLevel"] == level
+        assert values(spark, path) == {20: 200}
 
 
 @pytest.mark.parametrize("deletes", [True, False])
