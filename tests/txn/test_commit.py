@@ -641,3 +641,13 @@ def test_the_version_that_drops_a_feature_protects_checkpoints_before_it(tmp_pat
     assert (dropped.version, dropped.metadata.configuration[PROTECTED_BEFORE]) == (2, "2")
     again = commit(prepare(dropped, replace(dropped.metadata, description="other")), clock).snapshot
     assert (again.version, again.metadata.configuration[PROTECTED_BEFORE]) == (3, "2")
+
+
+def test_manifests_are_written_of_what_is_known_of_the_table(tmp_path: Path) -> None:
+    read = create(tmp_path)
+    asking = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    read = commit(prepare(read, replace(read.metadata, configuration=asking)), clock).snapshot
+    # Who reads the whole log needs it.
+    (tmp_path / "_delta_log" / f"{0:020d}.json").unlink()
+    file, _ = append(read, [2])
+    assert file.path in (tmp_path / "_symlink_format_manifest" / "manifest").read_text()
