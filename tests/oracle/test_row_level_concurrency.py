@@ -97,3 +97,22 @@ def test_delta_spark_generates_keys_first(oracle: LineProcess, spark: SparkSessi
     assert (report.version, report.outcome.lost_to) == (3, ())
     all_read(oracle, spark, path, {**FIRST, 2: "B", 6: "f"})
     assert commit_info(path, 2)["tags"] == {"delta.identity.schemaUpdate": "true"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "enableRowTracking=true",
+        "enableDeletionVectors=true",
+        "enableInCommitTimestamps=true",
+        "columnMapping.mode=name",
+    ],
+)
+def test_delta_spark_enables_a_feature_first(
+    oracle: LineProcess, spark: SparkSession, tmp_path: Path, given: str
+) -> None:
+    path, (key, value) = made(oracle, tmp_path / "t", "k INT, v STRING"), given.split("=")
+    change = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.{key}' = '{value}')"
+    report = upsert(spark, path, {2: "B", 13: "new"}, lambda: asked(oracle, change))
+    assert len(report.outcome.lost_to) == 1
+    all_read(oracle, spark, path, {**FIRST, 2: "B", 13: "new"})
