@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable as DeltaRs
+from obstore.store import MemoryStore
 from pyspark.errors import PySparkException
 
 from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
+from deltamerge.commands.clone import shallow_clone
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaRuntimeException,
@@ -20,6 +23,7 @@ from deltamerge.exceptions import (
     DeltaUnsupportedFeatureException,
     DeltaUnsupportedOperationException,
 )
+from deltamerge.storage.object_store import ObjectStore
 from merge.tables import VECTORS, actions, commit_info, delete_checksums, files_below
 
 from .test_delete_update import table, values
@@ -65,6 +69,19 @@ def test_clone_into_a_name(spark: SparkSession, tmp_path: Path) -> None:
     source.clone(f"delta.`{tmp_path}/clone`", isShallow=True)
     assert DeltaTable.forPath(spark, f"{tmp_path}/clone").toDF().count() == 19
     sql(spark, "DROP TABLE backups.of_orders")
+
+
+def test_a_clone_in_another_store_has_no_deletion_vectors(spark: SparkSession, tmp_path: Path) -> None:
+    source = DeltaTable.forPath(spark, table(spark, tmp_path, VECTORS)).table
+    target = replace(source, store=ObjectStore("s3://elsewhere/t", MemoryStore(), "t"))
+    shallow_clone(source, None, target, {}, replaces=False)
+    assert target.snapshot().files.num_files == 2
+    DeltaTable.forPath(spark, source.location).delete("id % 5 = 0")
+    target = replace(source, store=ObjectStore("s3://elsewhere/u", MemoryStore(), "u"))
+    with pytest.raises(DeltaUnsupportedOperationException, match="REORG TABLE") as caught:
+        shallow_clone(source, None, target, {}, replaces=False)
+    assert caught.value.getCondition() == "DELTAMERGE_CLONE_IN_ANOTHER_STORE"
+    assert target.store.list() == []
 
 
 def test_only_delta_is_cloned(spark: SparkSession, tmp_path: Path) -> None:

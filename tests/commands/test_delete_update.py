@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.sql import functions as F
 
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, sql, write_delta
+from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import (
     ConcurrentAppendException,
     DeltaAnalysisException,
@@ -165,6 +166,51 @@ def test_constraints_hold(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InvariantViolationException, match="small"):
         DeltaTable.forPath(spark, path).update("id = 1", {"v": "5000"})
     assert latest_version(path) == 1
+
+
+@pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
+def test_truncate_beside_an_append(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    path = table(spark, tmp_path, {"delta.isolationLevel": level})
+
+    def after_an_append(*arguments: Any, **named: Any) -> None:
+        write_delta(spark.sql("SELECT 20L AS id, 200L AS v, 'a' AS p"), path, mode="append")
+        commit_command(*arguments, **named)
+
+    monkeypatch.setattr("deltamerge.commands.delete_update.commit_command", after_an_append)
+    if level == "Serializable":
+        with pytest.raises(ConcurrentAppendException):
+            sql(spark, f"TRUNCATE TABLE delta.`{path}`")
+        assert len(values(spark, path)) == 21
+    else:
+        sql(spark, f"TRUNCATE TABLE delta.`{path}`")
+        assert commit_info(path, 3)["isolationLevel"] == level
+        assert values(spark, path) == {20: 200}
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_a_property_that_another_writer_sets(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deletes: bool
+) -> None:
+    path, commit, done = table(spark, tmp_path), commit_merge, list[object]()
+
+    def after_a_change(*arguments: Any) -> Any:
+        if not done:
+            done.append(
+                sql(spark, f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors'=true)")
+            )
+        return commit(*arguments)
+
+    monkeypatch.setattr("deltamerge.merge.command.commit_merge", after_a_change)
+    changed = DeltaTable.forPath(spark, path)
+    if deletes:
+        changed.delete("id < 10")
+    else:
+        changed.update("id < 10", {"v": "0"})
+    assert latest_version(path) == 3
+    before = {} if deletes else dict.fromkeys(range(10), 0)
+    assert values(spark, path) == {**before, **{i: 10 * i for i in range(10, 20)}}
 
 
 def test_conflicts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

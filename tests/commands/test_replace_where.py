@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,17 @@ from pyspark.errors import AnalysisException
 import deltamerge
 from deltamerge import DeltaTable
 from deltamerge.api.save_frame import Save, save_to_path
+from deltamerge.api.write_delta import write_frame
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaIllegalArgumentException,
     InvariantViolationException,
 )
 from deltamerge.merge import command as merge_command
+from deltamerge.spark.table import open_table
+from deltamerge.sql.merge_ast import Expression
+from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.write.table_writer import CommitNotes, FrameWrite
 from merge.tables import commit_info, edited
 
 if TYPE_CHECKING:
@@ -86,6 +92,16 @@ def test_a_damaged_partition_is_replaced(spark: SparkSession, tmp_path: Path) ->
         *((i, 0, str(i)) for i in (2, 4, 6, 8)),
     ]
     assert "numDeletedRows" not in commit_info(path, 1)["operationMetrics"]
+
+
+def test_nothing_to_replace_and_nothing_to_write(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    make(spark, path)
+    none = spark.sql(NEW).where("false")
+    table, asked = open_table(spark, path), FrameWrite("replace_where", condition=Expression("id >= 70"))
+    assert write_frame(table, none, asked) == 0
+    asked = replaced(asked, notes=CommitNotes(ApplicationTransaction("app", 1)))
+    assert [write_frame(table, none, asked) for _ in range(2)] == [1, None]
 
 
 def test_without_a_row_that_matches_rows_are_appended(spark: SparkSession, tmp_path: Path) -> None:

@@ -69,6 +69,12 @@ def test_maps_may_be_pairs_as_arrow_gives_them() -> None:
     assert from_json({"protocol": None, "add": content}) == AddFile("p", {"a": None}, 1, 2)
 
 
+def test_properties_without_a_value_are_none() -> None:
+    for configuration in ({"a": "1", "b": None}, [("a", "1"), ("b", None)]):
+        metadata = from_json({"metaData": {"id": "i", "configuration": configuration}})
+        assert metadata == Metadata("i", configuration={"a": "1"})
+
+
 def test_unknown_actions_are_passed_over() -> None:
     assert from_json({"somethingNew": {"a": 1}}) is None
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore
 from pyroaring import BitMap, BitMap64
 
 from deltamerge.exceptions import DeltaTableException
@@ -33,6 +34,7 @@ from deltamerge.log.features.deletion_vectors import (
     z85_encode,
 )
 from deltamerge.storage.local_store import LocalStore
+from deltamerge.storage.object_store import ObjectStore
 from deltamerge.workers.row_blocks import BLOCK_ROWS
 from deltamerge.workers.vector_blocks import blocks_of
 from deltamerge.workers.vector_format import NATIVE_MAGIC, deserialize, pack_vectors, serialize
@@ -68,6 +70,15 @@ def test_names_are_those_of_the_protocol() -> None:
     assert z85_encode(FILE_ID.bytes) == "^-aqEH.-t@S}K{vb[*k^"
     absolute = DeletionVectorDescriptor("p", "s3://mytable/deletion_vector_x%20y.bin", 4, 40, 6)
     assert vector_path(absolute) == "s3://mytable/deletion_vector_x y.bin"
+
+
+@pytest.mark.parametrize("path", ["s3://elsewhere/x.bin", "hdfs://node/x.bin"])
+def test_a_vector_in_another_store(tmp_path: Path, path: str) -> None:
+    vector = DeletionVectorDescriptor("p", path, 1, 34, 2)
+    for store in (LocalStore(str(tmp_path)), ObjectStore("s3://bucket/t", MemoryStore(), "t")):
+        with pytest.raises(DeltaTableException, match="another bucket or file system") as caught:
+            read_deletion_vectors(store, [vector])
+        assert caught.value.error_class == "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM"
 
 
 def test_inline_vector_is_that_of_the_protocol(tmp_path: Path) -> None:
@@ -171,7 +182,7 @@ def test_wide_bounds_keep_every_number_as_it_was() -> None:
     assert json.loads(wide) == {**json.loads(stats), "tightBounds": False}
 
 
-@pytest.mark.parametrize("stats", [None, "", "{}", "[1]", "garbage"])
+@pytest.mark.parametrize("stats", [None, "", "{}", '{"numRecords": null}', "[1]", "garbage"])
 def test_wide_bounds_of_a_file_without_statistics(stats: str | None) -> None:
     assert json.loads(with_wide_bounds(stats, 7)) == {"numRecords": 7, "tightBounds": False}
 

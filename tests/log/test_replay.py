@@ -19,7 +19,7 @@ def text(*actions: dict[str, dict[str, Any]]) -> bytes:
 
 
 def parse(*commits: Sequence[dict[str, dict[str, Any]]], **wanted: pa.Schema | frozenset[str]) -> LogLines:
-    return parse_log_files(((f"{n}.json", text(*actions)) for n, actions in enumerate(commits)), **wanted)
+    return parse_log_files(((f"{n}.json", text(*actions)) for n, actions in enumerate(commits)), "/t", **wanted)
 
 
 def vector(offset: int) -> dict[str, Any]:
@@ -90,6 +90,6 @@ def test_long_text_is_taken_in_pieces() -> None:
 def test_damaged_line_among_many_files() -> None:
     files = [(f"{n}.json", text(add(f"f{n}"), add(f"g{n}"))) for n in range(5)]
     files[3] = ("3.json", files[3][1] + b'\n{"add":{"size":1}}\n')
-    with pytest.raises(DeltaLogCorruptException, match=r"3\.json is damaged: line 4") as raised:
-        parse_log_files(files)
+    with pytest.raises(DeltaLogCorruptException, match=r"/t/3\.json is damaged: line 4") as raised:
+        parse_log_files(files, "/t")
     assert raised.value.getMessageParameters()["path"] == "3.json"

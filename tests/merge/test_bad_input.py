@@ -516,3 +516,27 @@ def test_null_for_a_not_null_field_or_a_struct_around_it(value: str, spark: Spar
         merge.whenNotMatchedInsertAll().execute()
     assert caught.value.getCondition() == "DELTA_NOT_NULL_CONSTRAINT_VIOLATED"
     assert "s.m.z" in caught.value.message
+
+
+def test_an_invariant_on_a_field_of_a_struct(spark: SparkSession, tmp_path: Path) -> None:
+    path, version = str(tmp_path), Path(str(tmp_path), "_delta_log", f"{0:020d}.json")
+    write_delta(spark.sql("SELECT 1 AS id, named_struct('a', 5L, 'b', named_struct('c', 1)) AS s"), path)
+    actions = [json.loads(line) for line in version.read_text().splitlines()]
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    schema = json.loads(metadata["schemaString"])
+    fields = schema["fields"][1]["type"]["fields"]
+    fields[0]["metadata"] = {"delta.invariants": json.dumps({"expression": {"expression": "s.a > 3"}})}
+    fields[1]["type"]["fields"][0]["metadata"] = {
+        "delta.invariants": json.dumps({"expression": {"expression": "s.b.c > 0"}})
+    }
+    metadata["schemaString"] = json.dumps(schema)
+    version.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    version.with_suffix(".crc").unlink(missing_ok=True)
+    table = DeltaTable.forPath(spark, path).alias("t")
+    for a, c, violated in ((3, 1, "EXPRESSION(s.a)"), (4, 0, "EXPRESSION(s.b.c)")):
+        new = spark.sql(f"SELECT 2 AS id, named_struct('a', {a}L, 'b', named_struct('c', {c})) AS s").alias("s")
+        merge = table.merge(new, "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll()
+        for write in (merge.execute, lambda new=new: write_delta(new, path, mode="append")):
+            with unchanged(path), pytest.raises(InvariantViolationException) as caught:
+                write()
+            assert caught.value.parameters["constraintName"] == violated

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.exceptions import (
     ConcurrentTransactionException,
     DeltaConcurrentModificationException,
     DeltaIllegalArgumentException,
+    InvariantViolationException,
+    MetadataChangedException,
 )
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.write.data_files import write_files
@@ -119,6 +121,42 @@ def test_a_lost_commit_does_not_cost_the_source(spark: SparkSession, tmp_path: P
     assert [row[0] for row in rows(DeltaTable.forPath(spark, path).toDF())] == [1, 2, 3, 9]
     assert no_file_is_left_over(path)
     assert not any(name.endswith("-source") for name in folders_below(path))
+
+
+PROPERTIES = ("enableDeletionVectors=true", "enableInCommitTimestamps=true", "checkpointPolicy=v2")
+
+
+@pytest.mark.parametrize("executor", ["key_lookup", "classic"])
+@pytest.mark.parametrize("given", [*PROPERTIES, "columnMapping.mode=name"])
+def test_a_property_that_another_writer_sets(spark: SparkSession, tmp_path: Path, given: str, executor: str) -> None:
+    path = people(spark, tmp_path / "t")
+    spark.conf.set(EXECUTOR, executor)
+    key, value = given.split("=")
+    change = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.{key}' = '{value}')"
+    report = upsert(spark, path, [(1, "ANN", 1)]).run(progress=Once("commit", lambda: sql(spark, change)))
+    (lost,) = report.outcome.lost_to
+    assert (lost.version, lost.operation) == (2, "SET TBLPROPERTIES")
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "ANN", 1)
+    assert latest_version(path) == 3
+    assert no_file_is_left_over(path)
+
+
+def test_a_constraint_that_another_writer_adds_holds(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    change = f"ALTER TABLE delta.`{path}` ADD CONSTRAINT old CHECK (age > 20)"
+    with pytest.raises(InvariantViolationException, match="old"):
+        upsert(spark, path, [(1, "ANN", 1)]).run(progress=Once("commit", lambda: sql(spark, change)))
+    assert latest_version(path) == 2
+    assert no_file_is_left_over(path)
+
+
+def test_a_merge_does_not_run_again_for_other_columns(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    other = Once("commit", lambda: sql(spark, f"ALTER TABLE delta.`{path}` ADD COLUMN (note STRING)"))
+    with pytest.raises(MetadataChangedException):
+        upsert(spark, path, [(1, "ANN", 1)]).run(progress=other)
+    assert latest_version(path) == 2
+    assert no_file_is_left_over(path)
 
 
 def test_rows_appended_that_the_merge_would_have_seen(spark: SparkSession, tmp_path: Path) -> None:

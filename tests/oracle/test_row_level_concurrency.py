@@ -11,7 +11,7 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import write_deltalake
 
 from deltamerge import DeltaTable
-from merge.tables import latest_version
+from merge.tables import commit_info, latest_version
 from merge.test_transactions import Once
 
 from .client import LineProcess
@@ -85,3 +85,34 @@ def test_delta_rs_first(oracle: LineProcess, spark: SparkSession, tmp_path: Path
     assert report.version == latest_version(path)
     expected = {key: value for key, value in FIRST.items() if key != 4} | {2: "B", 3: "C"}
     all_read(oracle, spark, path, expected)
+
+
+def test_delta_spark_generates_keys_first(oracle: LineProcess, spark: SparkSession, tmp_path: Path) -> None:
+    columns = "id BIGINT GENERATED ALWAYS AS IDENTITY, k INT, v STRING"
+    path = made(oracle, tmp_path / "t", columns)
+    inserted = f"INSERT INTO delta.`{path}` (k, v) VALUES (6, 'f')"
+    source = spark.sql("SELECT 2 AS k, 'B' AS v").alias("s")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source, "t.k = s.k").whenMatchedUpdate(set={"v": "s.v"})
+    report = merge.run(progress=Once("commit", lambda: asked(oracle, inserted)))
+    assert (report.version, report.outcome.lost_to) == (3, ())
+    all_read(oracle, spark, path, {**FIRST, 2: "B", 6: "f"})
+    assert commit_info(path, 2)["tags"] == {"delta.identity.schemaUpdate": "true"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "enableRowTracking=true",
+        "enableDeletionVectors=true",
+        "enableInCommitTimestamps=true",
+        "columnMapping.mode=name",
+    ],
+)
+def test_delta_spark_enables_a_feature_first(
+    oracle: LineProcess, spark: SparkSession, tmp_path: Path, given: str
+) -> None:
+    path, (key, value) = made(oracle, tmp_path / "t", "k INT, v STRING"), given.split("=")
+    change = f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.{key}' = '{value}')"
+    report = upsert(spark, path, {2: "B", 13: "new"}, lambda: asked(oracle, change))
+    assert len(report.outcome.lost_to) == 1
+    all_read(oracle, spark, path, {**FIRST, 2: "B", 13: "new"})

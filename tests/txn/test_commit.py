@@ -29,6 +29,7 @@ from deltamerge.exceptions import (
 )
 from deltamerge.log.actions import Protocol, SetTransaction, to_json_lines
 from deltamerge.log.checkpoint.writing import write_checkpoint
+from deltamerge.log.cleanup import PROTECTED_BEFORE
 from deltamerge.log.features.type_widening import with_type_changes
 from deltamerge.log.schema import PrimitiveType, StructType, parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot, load_snapshot
@@ -630,3 +631,23 @@ def test_transactions_expire(tmp_path: Path, policy: str) -> None:
     assert list(load_snapshot(snapshot.store).set_transactions) == ["new"]
     kept = prepare(snapshot, replace(snapshot.metadata, configuration={}))
     assert ApplicationTransaction("old", 5).is_in(commit(kept, clock).snapshot)
+
+
+def test_the_version_that_drops_a_feature_protects_checkpoints_before_it(tmp_path: Path) -> None:
+    read = create(tmp_path, protocol=Protocol(1, 7, None, frozenset({"checkpointProtection"})))
+    commit(prepare(read), clock)
+    protecting = {**read.metadata.configuration, PROTECTED_BEFORE: "1"}
+    dropped = commit(prepare(read, replace(read.metadata, configuration=protecting)), clock).snapshot
+    assert (dropped.version, dropped.metadata.configuration[PROTECTED_BEFORE]) == (2, "2")
+    again = commit(prepare(dropped, replace(dropped.metadata, description="other")), clock).snapshot
+    assert (again.version, again.metadata.configuration[PROTECTED_BEFORE]) == (3, "2")
+
+
+def test_manifests_are_written_of_what_is_known_of_the_table(tmp_path: Path) -> None:
+    read = create(tmp_path)
+    asking = {"delta.compatibility.symlinkFormatManifest.enabled": "true"}
+    read = commit(prepare(read, replace(read.metadata, configuration=asking)), clock).snapshot
+    # Who reads the whole log needs it.
+    (tmp_path / "_delta_log" / f"{0:020d}.json").unlink()
+    file, _ = append(read, [2])
+    assert file.path in (tmp_path / "_symlink_format_manifest" / "manifest").read_text()

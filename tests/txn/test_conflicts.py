@@ -19,7 +19,9 @@ from deltamerge.exceptions import (
     MetadataChangedException,
     ProtocolChangedException,
 )
-from deltamerge.log.actions import Action, AddFile, DomainMetadata, Protocol, SetTransaction
+from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
+from deltamerge.log.commits import read_commit
+from deltamerge.log.schema import StructType, parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.predicates import ALWAYS, ColumnRef, Comparison, InRanges, Predicate
 from deltamerge.txn.conflicts import WinningCommit
@@ -217,6 +219,35 @@ def test_the_same_metadata_again_conflicts_only_with_a_change_of_it(tmp_path: Pa
     change = prepare(read, replace(read.metadata, name="mine"), read=reads(), isolation_level=level)
     loses(change, MetadataChangedException, "DELTA_METADATA_CHANGED")
     assert commit(prepare(read, write_file(read, [1]), isolation_level=level), clock).version == 2
+
+
+def with_mark(metadata: Metadata, mark: int) -> Metadata:
+    number = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.highWaterMark": mark}
+    first, *others = parse_schema(metadata.schema_string).fields
+    return replace(metadata, schema_string=schema_to_json(StructType((replace(first, metadata=number), *others))))
+
+
+def tags(snapshot: Snapshot) -> object:
+    info = read_commit(snapshot.store, snapshot.version).info
+    assert info is not None
+    return info.values.get("tags")
+
+
+def test_marks_of_identity_columns_conflict_only_with_a_change_of_metadata(tmp_path: Path, level: str) -> None:
+    created = create(tmp_path)
+    read = winner(created, with_mark(created.metadata, 1), blind=False).snapshot
+    now = read
+    for mark in (2, 3):
+        now = winner(now, with_mark(read.metadata, mark), write_file(read, [mark]), blind=True).snapshot
+        assert tags(now) == {"delta.identity.schemaUpdate": "true"}
+    prepared = prepare(read, with_mark(read.metadata, 4), isolation_level=level)
+    loses(prepared, MetadataChangedException, "DELTA_METADATA_CHANGED")
+    now = commit(prepare(read, write_file(read, [1]), isolation_level=level), clock).snapshot
+    assert (now.version, now.metadata, tags(now)) == (4, with_mark(read.metadata, 3), None)
+    renamed = winner(now, replace(with_mark(read.metadata, 5), description="other"), blind=False).snapshot
+    assert tags(renamed) is None
+    prepared = prepare(now, write_file(read, [1]), isolation_level=level)
+    loses(prepared, MetadataChangedException, "DELTA_METADATA_CHANGED")
 
 
 def test_a_changed_protocol_conflicts(tmp_path: Path, level: str) -> None:

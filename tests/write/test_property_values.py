@@ -19,7 +19,7 @@ from deltamerge.write.property_names import check_values
         ),
         ("delta.checkpointInterval", ("1", "100"), ("0", "-1", "ten")),
         ("delta.dataSkippingNumIndexedCols", ("-1", "0", "32"), ("-2", "many")),
-        ("delta.isolationLevel", ("Serializable", "WriteSerializable"), ("nope",)),
+        ("delta.isolationLevel", ("Serializable", "WriteSerializable"), ("nope", "SnapshotIsolation")),
         ("anything", ("else", ""), ()),
     ],
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from deltamerge.commands.committing import commit_command
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedOperationException
 from deltamerge.log.actions import Action, AddFile, DomainMetadata
 from deltamerge.log.features.column_mapping import mapping_mode
 from deltamerge.log.features.deletion_vectors import vector_path
@@ -18,7 +18,7 @@ from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.storage.store import Store
-from deltamerge.storage.stored_file import uri_of
+from deltamerge.storage.stored_file import is_in_store_of, uri_of
 from deltamerge.txn.prepared import ReadSet
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.identity_columns import with_furthest_marks
@@ -56,6 +56,7 @@ def shallow_clone(
             parameters={"tableName": target.name},
         )
     files = [_absolute(source.store, file) for file in snapshot.files.add_files()]
+    _check_vectors(source, target, files)
     parameters = {"source": f"delta.`{source.location}`", "sourceVersion": snapshot.version}
     metrics = {
         "sourceTableSize": snapshot.files.size_in_bytes,
@@ -69,6 +70,20 @@ def shallow_clone(
     read = ReadSet(whole_table=before is not None)
     commit_command(target, before, "CLONE", parameters, actions, metrics=metrics, read=read)
     return metrics
+
+
+def _check_vectors(source: Table, target: Table, files: Iterable[AddFile]) -> None:
+    """Refuse deletion vectors in another bucket than the clone's, where nothing reads them for it."""
+    vectors = (file.deletion_vector for file in files)
+    paths = (path for vector in vectors if vector is not None and (path := vector_path(vector)) is not None)
+    if not all(is_in_store_of(target.store.root, uri_of(path)) for path in paths):
+        raise DeltaUnsupportedOperationException(
+            "DELTAMERGE_CLONE_IN_ANOTHER_STORE",
+            f"Table {source.name} has deletion vectors, which its clone {target.name} could not read from another "
+            "bucket or file system. Remove them with REORG TABLE … APPLY (PURGE), clone within the bucket, or copy "
+            "the rows.",
+            parameters={"source": source.name, "target": target.name},
+        )
 
 
 def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapping[str, str]) -> list[Action]:

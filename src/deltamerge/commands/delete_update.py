@@ -13,6 +13,7 @@ from deltamerge.merge.statement import Frames, MergeStatement, Operation
 from deltamerge.spark.session import empty_frame
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Action, Assignment, Delete, Expression, MergeClause, NameParts, Update
+from deltamerge.txn.prepared import isolation_level
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.table_commits import removals_of
@@ -81,4 +82,5 @@ def truncate(table: Table) -> None:
     removed = removals_of(snapshot.files)
     if removed:
         metrics = {"numRemovedFiles": len(removed), "executionTimeMs": now_ms() - started}
-        commit_command(table, snapshot, "TRUNCATE", {}, removed, metrics=metrics, read=EVERYTHING_READ)
+        level = isolation_level(snapshot.metadata.configuration)
+        commit_command(table, snapshot, "TRUNCATE", {}, removed, metrics=metrics, read=EVERYTHING_READ, isolation=level)

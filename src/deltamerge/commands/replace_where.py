@@ -41,7 +41,8 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
     Delta: WriteIntoDelta with replaceWhere on data columns.
 
     Returns:
-        The version that was made, or None where the table has the transaction already.
+        The version that was made, or that was read where nothing was to be replaced and written; None where the table
+        has the transaction already.
     """
     snapshot, condition, notes = table.snapshot(), asked.condition, asked.notes
     assert condition is not None
@@ -74,7 +75,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         # Where no row was deleted from within a file, the new files themselves say what was inserted.
         with only_warning("the change data of version %s cannot be deleted; VACUUM does it later", outcome.version):
             table.store.delete_folder(change_folder(folder))
-    return outcome.version
+    return snapshot.version if outcome.version is None else outcome.version
 
 
 def check_condition(condition: Expression, table: Table, snapshot: Snapshot) -> None:

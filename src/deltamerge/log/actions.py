@@ -37,6 +37,8 @@ def _listed(content: Any) -> Iterable[Any]:  # noqa: ANN401 parsed JSON
 # Arrow has maps as lists of pairs.
 _MAP = _read_as(lambda content: dict(content or ()))
 _OPTIONAL_MAP = _optional(dict)
+# To delta-spark a property that is null has no value.
+_PROPERTIES = _read_as(lambda content: {key: value for key, value in dict(content or ()).items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Metadata:
     partition_columns: tuple[str, ...] = field(
         default=(), metadata=_read_as(lambda content: tuple(_listed(content or ())))
     )
-    configuration: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=_MAP)
+    configuration: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=_PROPERTIES)
     created_time: int | None = None
 
 

@@ -72,7 +72,8 @@ def with_wide_bounds(stats: str | None, num_records: int) -> str:
     Writer Requirements for Deletion Vectors.
     """
     members = dict(_members(stats)) if stats else {}
-    members.setdefault("numRecords", str(num_records))
+    if members.get("numRecords", "null") == "null":
+        members["numRecords"] = str(num_records)
     members["tightBounds"] = "false"
     return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in members.items()) + "}"
 

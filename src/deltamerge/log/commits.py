@@ -71,10 +71,14 @@ def parse_actions(content: bytes, where: str) -> Iterator[Action]:
                 yield action
 
 
+NO_ACTION = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What comes of making an action of other JSON."""
+
+
 def parse_action(line: bytes, where: str, number: int) -> Action | None:
     try:
         return from_json(json.loads(line))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except NO_ACTION as error:
         raise damaged(where, f"line {number} is no action ({error!r})") from error
 
 

@@ -23,11 +23,13 @@ from deltamerge.log.actions import (
     Protocol,
     SetTransaction,
     first_of,
+    from_json,
 )
 from deltamerge.log.arrays import bools, empty_table, mask_from_numpy, to_numpy
-from deltamerge.log.commits import damaged, parse_action
+from deltamerge.log.commits import NO_ACTION, damaged
 from deltamerge.log.file_actions import ADD_SCHEMA, REMOVE_KEY_SCHEMA, file_keys, parse_file_actions
 from deltamerge.log.file_table import FileTable
+from deltamerge.storage.stored_file import absolute_path
 
 _CHUNK = 8 << 20
 _PASSED_OVER = ("cdc", "commitInfo")
@@ -77,6 +79,7 @@ class LogLines:
 
 def parse_log_files(
     files: Iterable[tuple[str, bytes]],
+    root: str,
     *,
     remove_schema: pa.Schema = REMOVE_KEY_SCHEMA,
     with_commit_info: frozenset[str] = frozenset(),
@@ -84,8 +87,9 @@ def parse_log_files(
     """Parse commits (plain or compacted) or JSON checkpoints, oldest first, one by one.
 
     Fields of removes are those of `remove_schema`; commit infos are read of the files of `with_commit_info` only.
+    Errors have the files' paths below `root`, and as they are given in the parameter ``path``.
     """
-    collector = _Collector(remove_schema)
+    collector = _Collector(root, remove_schema)
     for path, content in files:
         collector.take_file(path, content, path in with_commit_info)
     return collector.finish()
@@ -155,17 +159,11 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def _check_utf8(path: str, content: bytes) -> None:
-    try:
-        _ = content.isascii() or content.decode()
-    except UnicodeDecodeError as error:
-        raise _damaged(path, f"byte {error.start} is no UTF-8") from error
-
-
 class _Collector:
     """Lines by action, parsed in batches, so that the bytes need not stay in memory."""
 
-    def __init__(self, remove_schema: pa.Schema) -> None:
+    def __init__(self, root: str, remove_schema: pa.Schema) -> None:
+        self._root = root
         self._schemas = {"add": ADD_SCHEMA, "remove": remove_schema}
         self._lines: dict[str, list[bytes]] = {"add": [], "remove": []}
         self._order: dict[str, list[int]] = {"add": [], "remove": []}
@@ -178,7 +176,7 @@ class _Collector:
     def take_file(self, path: str, content: bytes, with_commit_info: bool) -> None:
         self._sources.append((self._place, path))
         # Arrow's reader takes any bytes for a string.
-        _check_utf8(path, content)
+        self._check_utf8(path, content)
         number = 0
         for chunk in _line_chunks(content):
             adds, removes = self._lines["add"], self._lines["remove"]
@@ -212,6 +210,12 @@ class _Collector:
             actions=tuple(self._actions),
         )
 
+    def _check_utf8(self, path: str, content: bytes) -> None:
+        try:
+            _ = content.isascii() or content.decode()
+        except UnicodeDecodeError as error:
+            raise self._damaged(path, f"byte {error.start} is no UTF-8") from error
+
     def _take_other(self, line: bytes, path: str, number: int, with_commit_info: bool) -> None:
         if line.isspace() or (line.startswith(b'{"commitInfo":') and not with_commit_info):
             return
@@ -219,14 +223,17 @@ class _Collector:
             parsed = json.loads(line)
             present = {name for name, content in parsed.items() if content is not None}
         except (ValueError, AttributeError, RecursionError) as error:
-            raise _damaged(path, f"line {number} is no JSON object ({error})") from error
+            raise self._damaged(path, f"line {number} is no JSON object ({error})") from error
         for action in ("add", "remove"):
             if action in present:
                 self._lines[action].append(line)
                 self._order[action].append(self._place + number)
                 return
         if not present.intersection(_PASSED_OVER) or (with_commit_info and "commitInfo" in present):
-            action_or_none = parse_action(line, path, number)
+            try:
+                action_or_none = from_json(parsed)
+            except NO_ACTION as error:
+                raise self._damaged(path, f"line {number} is no action ({error!r})") from error
             if action_or_none is not None:
                 self._actions.append(action_or_none)
 
@@ -250,8 +257,13 @@ class _Collector:
         for place, cause in zip(places, causes, strict=True):
             if cause is not None:
                 begin, path = max(source for source in self._sources if source[0] < place)
-                return _damaged(path, f"line {place - begin} is no '{action}' action ({cause})")
-        return _damaged(self._sources[-1][1], str(error))
+                return self._damaged(path, f"line {place - begin} is no '{action}' action ({cause})")
+        return self._damaged(self._sources[-1][1], str(error))
+
+    def _damaged(self, path: str, why: str) -> Exception:
+        error = damaged(absolute_path(self._root, path), why)
+        error.parameters["path"] = path
+        return error
 
 
 def _parse_error(line: bytes, action: str, schema: pa.Schema) -> Exception | None:
@@ -260,12 +272,6 @@ def _parse_error(line: bytes, action: str, schema: pa.Schema) -> Exception | Non
     except (ValueError, RecursionError) as error:
         return error
     return None
-
-
-def _damaged(path: str, why: str) -> Exception:
-    error = damaged(path, why)
-    error.parameters["path"] = path
-    return error
 
 
 def _line_chunks(content: bytes) -> Iterator[bytes]:

@@ -277,7 +277,7 @@ def _read_commits(
         (path, filled(store, path, content) if path in wanted else content)
         for path, content in read_ahead(store, [item.file.path for item in commits])
     )
-    return parse_log_files(contents, remove_schema=remove_schema, with_commit_info=wanted)
+    return parse_log_files(contents, store.root, remove_schema=remove_schema, with_commit_info=wanted)
 
 
 def _checked(store: Store, segment: LogSegment, state: TableState) -> tuple[Protocol, Metadata]:

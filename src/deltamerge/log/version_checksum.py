@@ -37,6 +37,7 @@ from deltamerge.log.protocol import features
 from deltamerge.log.replay import TableState, commit_info, live_files, parse_log_files
 from deltamerge.log.segment import LOG_FOLDER
 from deltamerge.storage.store import Store, StoredFile
+from deltamerge.storage.stored_file import absolute_path
 
 _LOGGER = logging.getLogger(__name__)
 # As delta-spark: more than these are not in the file, so that it stays small.
@@ -87,13 +88,13 @@ def state_after(before: VersionState | None, path: str, content: bytes, root: st
         before: The state before it; None where the commit makes the table.
         root: The table's, which relative paths of files are below.
     """
-    lines = parse_log_files([(path, content)], with_commit_info=frozenset({path}))
+    lines = parse_log_files([(path, content)], root, with_commit_info=frozenset({path}))
     state = TableState()
     if before is not None:
         state = TableState(before.protocol, before.metadata, before.set_transactions, before.domain_metadata)
     state = state.apply(lines.actions)
     if state.protocol is None or state.metadata is None:
-        raise damaged(path, "the table has no protocol or no metadata")
+        raise damaged(absolute_path(root, path), "the table has no protocol or no metadata")
     info = commit_info(lines)
     return VersionState(
         state.protocol,

@@ -18,7 +18,14 @@ from deltamerge.merge.executors.merge_changes import AppendedRows, MergeChanges
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
 from deltamerge.merge.plan import Alternative
 from deltamerge.merge.preparation import prepare
-from deltamerge.merge.reruns import RUN_AGAIN, gave_up, reconciled_notes, rerun_notes, seconds_to_wait
+from deltamerge.merge.reruns import (
+    RUN_AGAIN,
+    check_same_columns,
+    gave_up,
+    reconciled_notes,
+    rerun_notes,
+    seconds_to_wait,
+)
 from deltamerge.merge.result.after_commit import after_commit
 from deltamerge.merge.result.commit import commit_merge
 from deltamerge.merge.result.report_data import already_committed, outcome_of
@@ -96,17 +103,19 @@ class MergeIntoCommand:
             if counted(self.table.store) is None:
                 started = replace(started, table=counting_requests(self.table))
             lost: list[LostCommit] = []
+            with translating(self.table.name):
+                snapshot = snapshot_to_change(started, conf, steps)
             while True:
                 try:
                     with translating(self.table.name):
-                        outcome = _run_once(started, conf, steps, kept, on_commit)
+                        outcome = _run_once(started, snapshot, conf, steps, kept, on_commit)
                 except StaleRows:
                     raise
                 except RUN_AGAIN as error:
                     lost.append(LostCommit.of(error))
                     if len(lost) > conf.conflict_retries or not can_run_again(started):
                         raise (gave_up(error, lost) if len(lost) > 1 else error) from None
-                    started = replace(started, begun=None)
+                    started, conflict = replace(started, begun=None), error
                     logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
                 else:
                     return replace(
@@ -117,6 +126,10 @@ class MergeIntoCommand:
                     )
                 with steps.step("back_off", "waiting to run again after another writer's commit"):
                     time.sleep(seconds_to_wait(len(lost), random.random()))
+                before = snapshot
+                with translating(self.table.name):
+                    snapshot = snapshot_to_change(started, conf, steps)
+                check_same_columns(before, snapshot, conflict)
 
     def conf_over(self, session: MergeConf) -> MergeConf:
         """Return the session's settings with what was asked for at the call."""
@@ -135,13 +148,13 @@ class MergeIntoCommand:
 
 def _run_once(
     command: MergeIntoCommand,
+    snapshot: Snapshot,
     conf: MergeConf,
     steps: Steps,
     kept: KeptSource,
     on_commit: Callable[[MergeChanges, int], None],
 ) -> MergeOutcome:
     spark = command.table.spark
-    snapshot = snapshot_to_change(command, conf, steps)
     transaction = session_transaction(conf)
     if transaction is not None and transaction.is_in(snapshot):
         reset_transaction(spark, conf)

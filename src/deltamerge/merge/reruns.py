@@ -10,7 +10,11 @@ from deltamerge.exceptions import (
     ConcurrentDeleteReadException,
     ConcurrentWriteException,
     DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
 )
+from deltamerge.log.schema import StructField, StructType, with_each_field
+from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.spark.config import KEYS
 
@@ -19,8 +23,10 @@ RUN_AGAIN = (
     ConcurrentDeleteReadException,
     ConcurrentDeleteDeleteException,
     ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
 )
-"""Conflicts about rows, after which the same merge is right for the rows as they are now."""
+"""Conflicts after which the same merge is right for the table as it is now, if its columns are still the same."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 _DOUBLED_AT_MOST = 10
@@ -28,6 +34,8 @@ _DID = {
     "DELTA_CONCURRENT_APPEND": "added rows that the merge should have read",
     "DELTA_CONCURRENT_DELETE_READ": "removed a file that the merge had read",
     "DELTA_CONCURRENT_DELETE_DELETE": "removed a file that the merge was to remove",
+    "DELTA_METADATA_CHANGED": "changed the table's metadata",
+    "DELTA_PROTOCOL_CHANGED": "changed the table's protocol",
 }
 
 
@@ -38,6 +46,17 @@ def seconds_to_wait(lost: int, random: float) -> float:
         random: From 0 to 1.
     """
     return random * min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(lost - 1, _DOUBLED_AT_MOST)))
+
+
+def check_same_columns(before: Snapshot, now: Snapshot, conflict: DeltaConcurrentModificationException) -> None:
+    """Raise a conflict where the table has other columns by now, by which the statement would mean something else."""
+    if _columns(before) != _columns(now):
+        raise conflict
+
+
+def _columns(snapshot: Snapshot) -> StructType:
+    """Return a table's columns by name and type alone: what else is known of them is read anew."""
+    return with_each_field(snapshot.schema, lambda _, field: StructField(field.name, field.data_type))
 
 
 def rerun_notes(lost: Sequence[LostCommit]) -> tuple[str, ...]:

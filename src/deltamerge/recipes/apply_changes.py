@@ -22,7 +22,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.executors.job_errors import translating
 from deltamerge.merge.outcome import LostCommit, MergeOutcome, Progress
-from deltamerge.merge.reruns import RUN_AGAIN, seconds_to_wait
+from deltamerge.merge.reruns import RUN_AGAIN, check_same_columns, seconds_to_wait
 from deltamerge.recipes.changes import (
     CHANGE_LOG,
     SEQUENCE,
@@ -412,8 +412,8 @@ class _Follower:
             What was merged, and the version of the log that it has the events of.
         """
         retries, lost = merge_conf(self.source.sparkSession).conflict_retries, list[LostCommit]()
+        snapshot = table.table.snapshot()
         while True:
-            snapshot = table.table.snapshot()
             read = known.log.table.snapshot()
             builder = self._builder(table, snapshot, known.events(read), known.keys, known.rules)
             try:
@@ -422,9 +422,12 @@ class _Follower:
                 lost.append(LostCommit.of(error))
                 if len(lost) > retries:
                     raise
+                conflict = error
             else:
                 return replace(outcome, lost_to=(*lost, *outcome.lost_to)), read
             time.sleep(seconds_to_wait(len(lost), random.random()))
+            before, snapshot = snapshot, table.table.snapshot()
+            check_same_columns(before, snapshot, conflict)
 
     def _builder(
         self, table: DeltaTable, snapshot: Snapshot, events: DataFrame, keys: DataFrame, rules: FoldRules

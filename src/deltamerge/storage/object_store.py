@@ -11,8 +11,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from deltamerge.storage.first_contact import FirstContact
-from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles, absolute_path
-from deltamerge.storage.task_files import NotOpened, store_kind
+from deltamerge.storage.stored_file import SCHEME, StoredFile, StoredFiles, absolute_path, is_in_store_of
+from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
 from deltamerge.workers.obstore_client import reason_of
 from deltamerge.workers.ranged_file import open_ranges
@@ -174,10 +174,9 @@ class ObjectStore:
     def _key(self, path: str) -> str:
         if SCHEME.match(path):
             # An absolute path, as shallow clones have, is reachable where it is in the same bucket.
-            (own_kind, own_bucket, _), (kind, bucket, key) = map(_parts_of_url, (self.root, path))
-            if (kind, bucket) != (own_kind, own_bucket):
+            if not is_in_store_of(self.root, path):
                 raise FileNotFoundError(f"{path} is not in the store of {self.root}")
-            return key
+            return path.partition("://")[2].partition("/")[2]
         if path.startswith("/"):
             return path.strip("/")
         return "/".join(part for part in (self._prefix, path.strip("/")) if part)
@@ -187,13 +186,6 @@ class ObjectStore:
         relative = path[len(self._prefix) :].lstrip("/") if self._prefix else path
         modified = int(meta["last_modified"].timestamp() * 1000)
         return StoredFile(relative, meta["size"], modified, meta["e_tag"])
-
-
-def _parts_of_url(url: str) -> tuple[str, str, str]:
-    """Return a URL's kind of store, which several schemes name, its bucket and its key."""
-    scheme, _, rest = url.partition("://")
-    bucket, _, key = rest.partition("/")
-    return store_kind(scheme) or scheme.lower(), bucket, key
 
 
 def counting(store: Store) -> Store:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.task_files import store_kind
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 """A scheme counts only with a slash behind it: 'part:1.parquet' is a relative name."""
@@ -25,6 +26,20 @@ def uri_of(path: str) -> str:
     To Spark a path without a scheme is one of Hadoop's default file system.
     """
     return path if SCHEME.match(path) else f"file:{path}"
+
+
+def is_in_store_of(root: str, path: str) -> bool:
+    """Return whether a path in a table's log is relative, or names the bucket or file system of the table's root."""
+    return SCHEME.match(path) is None or _place(root) == _place(path)
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Return a URL's kind of store, which several schemes name, and its bucket."""
+    scheme = SCHEME.match(url)
+    if scheme is None or scheme.group(1).lower() == "file":
+        return "file", ""
+    name = scheme.group(1)
+    return store_kind(name) or name.lower(), url.partition("://")[2].partition("/")[0]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,9 @@ from obstore.exceptions import (
 
 from deltamerge.exceptions import CommitStateUnknownException
 from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
+from deltamerge.log.cleanup import PROTECTED_BEFORE
 from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
+from deltamerge.log.features.identity_marks import moves_marks_only
 from deltamerge.log.features.row_tracking import assign_row_ids, materialized_columns
 from deltamerge.log.features.type_widening import with_version_of_changes
 from deltamerge.log.properties import has_in_commit_timestamps
@@ -51,7 +53,7 @@ def commit_content(
     """
     info = CommitInfo(_commit_info(prepared, timestamp_ms))
     actions: Sequence[Action] = [
-        _changing_types(_enabling(action, prepared, version, timestamp_ms), prepared, version)
+        _at_version(action, prepared, version, timestamp_ms) if isinstance(action, Metadata) else action
         for action in prepared.actions
     ]
     if prepared.protocol is not None and prepared.metadata is not None:
@@ -60,13 +62,26 @@ def commit_content(
     return to_json_lines((info, *actions))
 
 
-def _changing_types(action: Action, prepared: PreparedCommit, version: int) -> Action:
-    """Let the metadata name this version for types that it widens. Delta: ConflictChecker, type widening metadata."""
+def _at_version(metadata: Metadata, prepared: PreparedCommit, version: int, timestamp_ms: int) -> Metadata:
+    """Let the metadata name the version that they are committed as, which may be a later one than was assumed."""
+    metadata = _enabling(metadata, prepared, version, timestamp_ms)
+    return _protecting(_changing_types(metadata, prepared, version), prepared, version)
+
+
+def _changing_types(metadata: Metadata, prepared: PreparedCommit, version: int) -> Metadata:
+    """Name the version for types that it widens. Delta: ConflictChecker, type widening metadata."""
     assumed = prepared.read_version + 1
-    if version == assumed or not isinstance(action, Metadata) or "tableVersion" not in (action.schema_string or ""):
-        return action
-    schema = with_version_of_changes(parse_schema(action.schema_string), assumed, version)
-    return replace(action, schema_string=schema_to_json(schema))
+    if version == assumed or "tableVersion" not in (metadata.schema_string or ""):
+        return metadata
+    schema = with_version_of_changes(parse_schema(metadata.schema_string), assumed, version)
+    return replace(metadata, schema_string=schema_to_json(schema))
+
+
+def _protecting(metadata: Metadata, prepared: PreparedCommit, version: int) -> Metadata:
+    """Name the version that drops a feature. Delta: ConflictChecker.checkProtocolCompatibility."""
+    if metadata.configuration.get(PROTECTED_BEFORE) != str(prepared.read_version + 1):
+        return metadata
+    return replace(metadata, configuration={**metadata.configuration, PROTECTED_BEFORE: str(version)})
 
 
 def commits_say_when(prepared: PreparedCommit) -> bool:
@@ -74,21 +89,21 @@ def commits_say_when(prepared: PreparedCommit) -> bool:
     return prepared.metadata is not None and has_in_commit_timestamps(prepared.metadata)
 
 
-def _enabling(action: Action, prepared: PreparedCommit, version: int, timestamp_ms: int) -> Action:
-    """Let the metadata name the version since which a table that existed before has in-commit timestamps."""
-    if not isinstance(action, Metadata) or not has_in_commit_timestamps(action):
-        return action
+def _enabling(metadata: Metadata, prepared: PreparedCommit, version: int, timestamp_ms: int) -> Metadata:
+    """Name the version since which a table that existed before has in-commit timestamps."""
+    if not has_in_commit_timestamps(metadata):
+        return metadata
     read = prepared.read_snapshot
     since = {ENABLEMENT_VERSION: str(version), ENABLEMENT_TIMESTAMP: str(timestamp_ms)}
-    others = {key: value for key, value in action.configuration.items() if key not in since}
+    others = {key: value for key, value in metadata.configuration.items() if key not in since}
     if read is None:
         # A new table has them from its first version on, also where it is the copy of one that has not.
-        return replace(action, configuration=others)
+        return replace(metadata, configuration=others)
     if has_in_commit_timestamps(read.metadata):
         # Also where a new table takes its place, or an older version is restored.
         before = read.metadata.configuration
         since = {key: before[key] for key in since if key in before}
-    return replace(action, configuration={**others, **since})
+    return replace(metadata, configuration={**others, **since})
 
 
 def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
@@ -103,17 +118,21 @@ def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
         "operationMetrics": dict(prepared.operation_metrics) if prepared.settings.records_metrics else None,
         "userMetadata": prepared.settings.user_metadata,
         "engineInfo": ENGINE_INFO,
-        "tags": _tags(prepared.metadata),
+        "tags": _tags(prepared) or None,
         "txnId": prepared.txn_id,
     }
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _tags(metadata: Metadata | None) -> dict[str, str] | None:
-    """Return the tag for rows that kept their ids, where the table has row tracking enabled, as delta-spark does."""
-    if metadata is None or materialized_columns(metadata) is None:
-        return None
-    return {"delta.rowTracking.preserved": "true"}
+def _tags(prepared: PreparedCommit) -> dict[str, str]:
+    """Return delta-spark's tags: of rows that kept their ids, and of metadata that only move high water marks."""
+    read, new, metadata = prepared.read_snapshot, prepared.new_metadata, prepared.metadata
+    tags = {}
+    if metadata is not None and materialized_columns(metadata) is not None:
+        tags["delta.rowTracking.preserved"] = "true"
+    if read is not None and new is not None and moves_marks_only(read.metadata, new):
+        tags["delta.identity.schemaUpdate"] = "true"
+    return tags
 
 
 def write_commit(store: Store, version: int, content: bytes, txn_id: str) -> bool:

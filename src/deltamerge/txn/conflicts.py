@@ -1,9 +1,10 @@
 """Whether a commit that came first conflicts with a transaction: one function per rule.
 
-The rules are those of delta-spark's ``ConflictChecker``, with two differences that only see fewer conflicts:
-appended files are compared with everything that is known of the read rows (also key ranges, not only
-partitions), and files that only hold rows of other files in a new layout (``dataChange`` false) are no appends: who
-read one of those others conflicts with its removal.
+The rules are those of delta-spark's ``ConflictChecker``, with two differences that see fewer conflicts: appended files
+are compared with everything that is known of the read rows (also key ranges, not only partitions), and files that only
+hold rows of other files in a new layout (``dataChange`` false) are no appends: who read one of those others conflicts
+with its removal. One sees more: every change of protocol or metadata but for high water marks is a conflict, also where
+it only enables a feature; a merge runs again after it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from deltamerge.log.actions import (
 )
 from deltamerge.log.commits import Commit
 from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.features.identity_marks import moves_marks_only
 from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.paths import canonical_path
@@ -118,11 +120,15 @@ def _protocol(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
 
 
 def _metadata(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
-    """Compare the metadata with what was read; two transactions cannot both set it."""
+    """Compare the metadata with what was read, but for high water marks; two transactions cannot both set it."""
     read = prepared.read_snapshot
     if winner.metadata is None:
         return None
-    if prepared.new_metadata is None and read is not None and winner.metadata == read.metadata:
+    if (
+        prepared.new_metadata is None
+        and read is not None
+        and (winner.metadata == read.metadata or moves_marks_only(read.metadata, winner.metadata))
+    ):
         return None
     return _Found(
         f"MetadataChangedException: The metadata of the Delta table {prepared.store.root} has been changed by "

@@ -208,7 +208,7 @@ def maintain_log(
     if prepared.metadata is not None and asks_for_manifests(prepared.metadata, prepared.actions):
         with _no_error_of(committed, "symlink manifests"):
             # The newest version, which may be another writer's: theirs may have been written already.
-            write_manifests(load_snapshot(committed.store))
+            write_manifests(load_snapshot(committed.store, previous=committed.read))
 
 
 @contextlib.contextmanager

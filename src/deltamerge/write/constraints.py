@@ -12,7 +12,7 @@ from functools import reduce
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
+from pyspark.sql.types import DataType, MapType, NullType, StructField, StructType
 
 from deltamerge.exceptions import DeltaParseException, InvariantViolationException, ReplaceWhereMismatchException
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
@@ -68,26 +68,26 @@ def constraints_of(schema: StructType, configuration: Mapping[str, str]) -> tupl
         for key, sql in configuration.items()
         if key.lower().startswith(CHECK_PREFIX)
     ]
-    for field in schema.fields:
+    fields = list(_fields_of_structs(schema, ()))
+    for path, field in fields:
         invariant = field.metadata.get("delta.invariants")
         if invariant:
-            checks.append(Check(f"EXPRESSION({field.name})", json.loads(invariant)["expression"]["expression"]))
+            checks.append(Check(f"EXPRESSION({'.'.join(path)})", json.loads(invariant)["expression"]["expression"]))
     generated = [
         Check(GENERATED_COLUMN, f"{shown_name((f.name,))} <=> ({sql})", f)
         for f in schema.fields
         if (sql := generation_expression(f)) is not None
     ]
-    return (*checks, *(NotNull(path) for path in _not_null_paths(schema, ())), *generated)
+    return (*checks, *(NotNull(path) for path, field in fields if not field.nullable), *generated)
 
 
-def _not_null_paths(data_type: DataType, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _fields_of_structs(data_type: DataType, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    """Yield columns and fields, by their paths, but for those within arrays and maps."""
     if isinstance(data_type, StructType):
         for field in data_type.fields:
             path = (*above, field.name)
-            if not field.nullable:
-                yield path
-            if not isinstance(field.dataType, (ArrayType, MapType)):
-                yield from _not_null_paths(field.dataType, path)
+            yield path, field
+            yield from _fields_of_structs(field.dataType, path)
 
 
 def checked(

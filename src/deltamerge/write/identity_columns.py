@@ -21,6 +21,7 @@ from pyspark.storagelevel import StorageLevel
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, DeltaUnsupportedOperationException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.column_mapping import PHYSICAL_NAME
+from deltamerge.log.features.identity_marks import HIGH_WATER_MARK
 from deltamerge.log.paths import decode_path
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import release_checkpoint
@@ -31,7 +32,6 @@ from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 IDENTITY = "delta.identity."
 START = "delta.identity.start"
 STEP = "delta.identity.step"
-HIGH_WATER_MARK = "delta.identity.highWaterMark"
 ALLOW_EXPLICIT_INSERT = "delta.identity.allowExplicitInsert"
 
 _LONG = range(-(2**63), 2**63)

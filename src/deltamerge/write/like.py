@@ -8,12 +8,12 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
 from deltamerge.log.features.column_mapping import MAX_COLUMN_ID
+from deltamerge.log.features.identity_marks import HIGH_WATER_MARK
 from deltamerge.log.features.row_tracking import COLUMN_NAMES
 from deltamerge.log.features.type_widening import without_type_changes
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.write.definition import TableDefinition
-from deltamerge.write.identity_columns import HIGH_WATER_MARK
 from deltamerge.write.stored_schema import schema_to_write
 
 # What the log of one table says of its own columns, rows and commits.

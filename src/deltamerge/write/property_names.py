@@ -64,7 +64,7 @@ _FEATURES = {name.lower(): name for name in SUPPORTED_WRITER_FEATURES}
 DEFAULTS = "spark.databricks.delta.properties.defaults."
 _OF_ANY_NAME = ("delta.constraints.", _FEATURE, "delta.universalformat.config.")
 
-_ISOLATION = ("serializable", "writeserializable", "snapshotisolation")
+_ISOLATION = ("serializable", "writeserializable")
 
 
 def spelled(key: str) -> str:

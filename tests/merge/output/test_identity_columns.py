@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
-from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MetadataChangedException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.write.identity_columns import IdentityColumn
 from merge.tables import actions, changes, files_below, frame, rows
 
@@ -198,12 +197,22 @@ def test_two_writers_never_give_one_key_twice(spark: SparkSession, tmp_path: Pat
     path = table(spark, tmp_path / "t")
     merge = DeltaTable.forPath(spark, path).merge(frame(spark, "v INT", [(1,)]), "false")
     racing = Racing(lambda: write_delta(frame(spark, "v INT", [(2,)]), path, mode="append"))
-    # The mark is metadata, and metadata that another writer changed is a conflict.
-    with suppress(MetadataChangedException):
-        merge.whenNotMatchedInsert(values={"v": "v"}).run(progress=racing)
-    found = keys(spark, path)
-    assert found[2] == 1
-    assert found.get(1) in (None, 2)
+    report = merge.whenNotMatchedInsert(values={"v": "v"}).run(progress=racing)
+    assert [lost.rule for lost in report.outcome.lost_to] == ["DELTA_METADATA_CHANGED"]
+    assert keys(spark, path) == {2: 1, 1: 2}
+    assert mark(path, 2) == 2
+
+
+def test_what_generates_no_keys_commits_beside_what_does(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path / "t")
+    write_delta(frame(spark, "v INT", [(1,), (2,)]).coalesce(1), path, mode="append")
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(frame(spark, "v INT", [(1,)]).alias("s"), "t.v = s.v")
+    racing = Racing(lambda: write_delta(frame(spark, "v INT", [(3,)]), path, mode="append"))
+    report = merge.whenMatchedUpdate(set={"v": "10"}).run(progress=racing)
+    assert (report.version, report.outcome.lost_to) == (3, ())
+    assert keys(spark, path) == {10: 1, 2: 2, 3: 3}
+    assert mark(path, 3) is None
+    assert DeltaTable.forPath(spark, path).toDF().count() == 3
 
 
 def test_marks_never_go_back_and_keep_to_the_steps() -> None:

@@ -50,7 +50,7 @@ def read_checkpoint_actions(store: Store, checkpoint: Checkpoint) -> CheckpointA
     for file in checkpoint.files:
         if file.name.endswith(".json"):
             with _readable(store, checkpoint, file.path):
-                lines = parse_log_files([(file.path, store.get(file.path))], remove_schema=REMOVE_SCHEMA)
+                lines = parse_log_files([(file.path, store.get(file.path))], store.root, remove_schema=REMOVE_SCHEMA)
             actions.extend(lines.actions)
         else:
             actions.extend(_parquet_actions(store, checkpoint, file.path))

@@ -21,6 +21,7 @@ from deltamerge.log.actions import AddFile, DeletionVectorDescriptor
 from deltamerge.log.add_file_stats import footer_rows, record_count
 from deltamerge.log.paths import decode_path, names_no_file_of_table
 from deltamerge.storage.store import Store, in_parallel
+from deltamerge.storage.stored_file import is_in_store_of
 from deltamerge.workers.vector_format import (
     FILE_FORMAT_VERSION,
     ChecksumMismatchError,
@@ -86,6 +87,8 @@ def read_deletion_vectors(store: Store, vectors: Iterable[DeletionVectorDescript
     def read(item: tuple[str | None, dict[str, DeletionVectorDescriptor]]) -> dict[str, BitMap64]:
         path, wanted = item
         assert path is not None
+        if not is_in_store_of(store.root, path):
+            raise _in_another_store(store, path)
         return _read_file(store, path, wanted)
 
     return reduce(or_, in_parallel(read, by_path.items()), found)
@@ -195,6 +198,16 @@ def _read_file(store: Store, path: str, vectors: dict[str, DeletionVectorDescrip
             "or by hand: which rows of its data files are deleted is lost with it. Restore it.",
             parameters={"path": store.absolute(path)},
         ) from error
+
+
+def _in_another_store(store: Store, path: str) -> DeltaTableException:
+    return DeltaTableException(
+        "FAILED_READ_FILE.UNSUPPORTED_FILE_SYSTEM",
+        f"The deletion vector file {path} is in another bucket or file system than its table {store.root}, from where "
+        "it is not read. If the table is a shallow clone, clone its source again once REORG TABLE … APPLY (PURGE) has "
+        "removed the source's deletion vectors, or clone it into the same bucket.",
+        parameters={"path": path},
+    )
 
 
 def _stored_data(stored: bytes, vector: DeletionVectorDescriptor) -> bytes:
