@@ -139,7 +139,7 @@ def scd2(
         key_names(keys),
         F.as_column(effective_at),
         "effective_at",
-        _condition(delete_when),
+        None if delete_when is None else F.as_column(delete_when),
         names_in("except_columns", except_columns),
     )
     place = place_of_target(source.sparkSession, target, options)
@@ -225,7 +225,7 @@ def apply_changes(
         key_names(keys),
         sequence_column(sequence_by),
         "sequence_by",
-        _condition(apply_as_deletes),
+        None if apply_as_deletes is None else F.as_column(apply_as_deletes),
         names_in("except_columns", except_columns),
     )
     place = place_of_target(source.sparkSession, target, options)
@@ -242,10 +242,6 @@ def apply_changes(
         change_log=change_log,
     )
     return follower.run(progress, option_transaction(txn_app_id, txn_version), user_metadata)
-
-
-def _condition(given: str | Column | None) -> Column | None:
-    return None if given is None else F.as_column(given)
 
 
 @dataclass(frozen=True)
