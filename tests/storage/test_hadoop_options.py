@@ -164,6 +164,25 @@ def test_credentials_are_not_mixed() -> None:
     }
 
 
+KMS = {"fs.s3a.encryption.algorithm": "SSE-KMS", "fs.s3a.encryption.key": "arn:k"}
+OF_KMS = {"server_side_encryption": "aws:kms", "sse_kms_key_id": "arn:k"}
+
+
+@pytest.mark.parametrize(
+    ("options", "defaults", "expected"),
+    [
+        ({"access_key_id": "B"}, {"fs.s3a.access.key": "A", **KMS}, {"access_key_id": "B", **OF_KMS}),
+        (KMS, {"fs.s3a.access.key": "A"}, {"access_key_id": "A", **OF_KMS}),
+        ({"server_side_encryption": "AES256"}, KMS, {"server_side_encryption": "AES256"}),
+        ({"sse_kms_key_id": "other"}, KMS, {**OF_KMS, "sse_kms_key_id": "other"}),
+    ],
+)
+def test_encryption_is_no_credential(
+    options: dict[str, str], defaults: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert with_defaults("b", options, defaults) == expected
+
+
 def test_more_of_azure() -> None:
     settings = {
         "fs.azure.sas.fixed.token.mine.dfs.core.windows.net": "sig",

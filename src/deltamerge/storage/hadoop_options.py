@@ -33,6 +33,7 @@ _ENCRYPTIONS = {
     "DSSE-KMS": ("aws:kms:dsse", "sse_kms_key_id"),
     "SSE-C": ("sse-c", "sse_customer_key_base64"),
 }
+_ENCRYPTED_BY = "server_side_encryption"
 # What would be another file, or one that others cannot read, if it was passed over.
 _REFUSED = ("fs.s3a.acl.default", "fs.s3a.accesspoint.arn")
 _ENCRYPTION = (*_ALGORITHM, *_ENCRYPTION_KEY, _CONTEXT)
@@ -145,7 +146,7 @@ def _encryption(given: Mapping[str, str]) -> dict[str, str]:
     if option == "sse_kms_key_id" and given.get(_CONTEXT):
         raise _refused(_CONTEXT, "…")
     keys = [given[key] for key in _ENCRYPTION_KEY if given.get(key)]
-    return {"server_side_encryption": name, **({option: keys[-1]} if keys and option is not None else {})}
+    return {_ENCRYPTED_BY: name, **({option: keys[-1]} if keys and option is not None else {})}
 
 
 def _refused(setting: str, value: str) -> DeltaTableException:
@@ -160,16 +161,23 @@ def _refused(setting: str, value: str) -> DeltaTableException:
 def with_defaults(authority: str, options: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
     """Return options under obstore's names, and those of others for what they do not give.
 
-    Who gives credentials gives all of them: a token of others would not belong to them.
+    Who gives credentials gives all of them: a token of others would not belong to them. So it is with a way of
+    encryption and its key.
     """
     given, others = obstore_options(authority, options), obstore_options(authority, defaults)
     if any(_is_credential(key) for key in given):
         others = {key: value for key, value in others.items() if not _is_credential(key)}
+    if _ENCRYPTED_BY in given:
+        others = {key: value for key, value in others.items() if not _is_encryption(key)}
     return {**others, **given}
 
 
 def _is_credential(key: str) -> bool:
-    return any(part in key.lower() for part in _CREDENTIALS)
+    return any(part in key.lower() for part in _CREDENTIALS) and not _is_encryption(key)
+
+
+def _is_encryption(key: str) -> bool:
+    return key.startswith("sse_") or key in (_ENCRYPTED_BY, "encryption_key")
 
 
 def _azure(account: str, key: str, value: str) -> dict[str, str]:
