@@ -18,6 +18,7 @@ S3A = {
     "fs.s3a.endpoint.region": "eu-north-1",
     "fs.s3a.path.style.access": "true",
 }
+_OF_URL = ("bucket", "container_name")
 AZURE = {
     "fs.azure.account.key.mine.dfs.core.windows.net": "a2V5",
     "fs.azure.account.key.other.dfs.core.windows.net": "b3RoZXI=",
@@ -156,8 +157,8 @@ def test_settings_that_are_refused_by_name(settings: dict[str, str]) -> None:
 
 def test_credentials_are_not_mixed() -> None:
     defaults = {"fs.s3a.access.key": "A", "fs.s3a.session.token": "T", "fs.s3a.endpoint.region": "here"}
-    assert with_defaults("b", {"access_key_id": "B"}, defaults) == {"access_key_id": "B", "region": "here"}
-    assert with_defaults("b", {"region": "there"}, defaults) == {
+    assert with_defaults("s3", "b", {"access_key_id": "B"}, defaults) == {"access_key_id": "B", "region": "here"}
+    assert with_defaults("s3", "b", {"region": "there"}, defaults) == {
         "access_key_id": "A",
         "session_token": "T",
         "region": "there",
@@ -180,7 +181,7 @@ OF_KMS = {"server_side_encryption": "aws:kms", "sse_kms_key_id": "arn:k"}
 def test_encryption_is_no_credential(
     options: dict[str, str], defaults: dict[str, str], expected: dict[str, str]
 ) -> None:
-    assert with_defaults("b", options, defaults) == expected
+    assert with_defaults("s3", "b", options, defaults) == expected
 
 
 def test_more_of_azure() -> None:
@@ -199,12 +200,53 @@ def test_more_of_azure() -> None:
 
 
 @pytest.mark.parametrize(
+    ("root", "options", "defaults", "expected"),
+    [
+        ("s3://b/t", {"AWS_REGION": "there"}, {"fs.s3a.endpoint.region": "here"}, {"region": "there"}),
+        ("s3://b/t", {"endpoint_url": "http://x"}, {"fs.s3a.endpoint": "http://y"}, {"endpoint": "http://x"}),
+        (
+            "s3://b/t",
+            {"aws_access_key_id": "X", "Secret_Access_Key": "S", "AWS_TOKEN": "Y"},
+            {"fs.s3a.access.key": "A", "fs.s3a.session.token": "B"},
+            {"access_key_id": "X", "secret_access_key": "S", "session_token": "Y"},
+        ),
+        (
+            "abfss://c@mine.dfs.core.windows.net/t",
+            {"AZURE_STORAGE_ACCESS_KEY": "QUJD"},
+            AZURE,
+            {"account_key": "QUJD", "account_name": "mine"},
+        ),
+        (
+            "abfss://c@mine.dfs.core.windows.net/t",
+            {"azure_authority_id": "tenant", "CLIENT_ID": "me", "client_secret": "s"},
+            AZURE,
+            {"tenant_id": "tenant", "client_id": "me", "client_secret": "s", "account_name": "mine"},
+        ),
+        ("gs://b/t", {"GOOGLE_SKIP_SIGNATURE": "true"}, {}, {"skip_signature": "true"}),
+    ],
+)
+def test_an_option_has_one_name(
+    root: str, options: dict[str, str], defaults: dict[str, str], expected: dict[str, str]
+) -> None:
+    store = open_store(root, options, defaults)
+    assert isinstance(store, ObjectStore)
+    found = {key: value for key, value in store._inner.config.items() if key not in _OF_URL}
+    assert found == expected
+    assert isinstance(store.files, Files)
+
+
+def test_an_option_under_two_names() -> None:
+    with pytest.raises(DeltaTableException, match="AWS_REGION and region are two names"):
+        open_store("s3://b/t", {"AWS_REGION": "here", "region": "there"})
+
+
+@pytest.mark.parametrize(
     ("kind", "authority", "options", "expected"),
     [
         (
             "s3",
             "b",
-            {"aws_access_key_id": "A", "secret_access_key": "S", "endpoint": "http://minio:9000", "allow_http": "true"},
+            {"access_key_id": "A", "secret_access_key": "S", "endpoint": "http://minio:9000", "allow_http": "true"},
             {"access_key": "A", "secret_key": "S", "endpoint_override": "minio:9000", "scheme": "http"},
         ),
         ("s3", "b", {"region": "r", "skip_signature": "true", "timeout": "5s"}, {"region": "r", "anonymous": True}),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.option_names import canonical
 
 _S3A: dict[str, str] = {
     "fs.s3a.access.key": "access_key_id",
@@ -158,13 +159,14 @@ def _refused(setting: str, value: str) -> DeltaTableException:
     )
 
 
-def with_defaults(authority: str, options: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
-    """Return options under obstore's names, and those of others for what they do not give.
+def with_defaults(kind: str, authority: str, options: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
+    """Return options under the names that `canonical` gives, and those of others for what they do not give.
 
     Who gives credentials gives all of them: a token of others would not belong to them. So it is with a way of
     encryption and its key.
     """
-    given, others = obstore_options(authority, options), obstore_options(authority, defaults)
+    given = obstore_options(authority, canonical(kind, options))
+    others = obstore_options(authority, canonical(kind, defaults))
     if any(_is_credential(key) for key in given):
         others = {key: value for key, value in others.items() if not _is_credential(key)}
     if _ENCRYPTED_BY in given:
@@ -173,7 +175,7 @@ def with_defaults(authority: str, options: Mapping[str, Any], defaults: Mapping[
 
 
 def _is_credential(key: str) -> bool:
-    return any(part in key.lower() for part in _CREDENTIALS) and not _is_encryption(key)
+    return any(part in key for part in _CREDENTIALS) and not _is_encryption(key)
 
 
 def _is_encryption(key: str) -> bool:

@@ -160,8 +160,8 @@ def open_store(
     authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
     # As for a local path.
     prefix = posixpath.normpath("/" + prefix).strip("/")
-    given, provider = split_provider(with_defaults(authority, options or {}, defaults or {}), root)
     kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
+    given, provider = split_provider(with_defaults(kind, authority, options or {}, defaults or {}), root)
     credentials = None if provider is None else provided(provider, scheme.group(1), root)
     by_kind = _arguments(given)
     asked = by_kind if credentials is None else {**by_kind, PROVIDER: credentials}
