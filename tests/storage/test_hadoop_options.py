@@ -235,6 +235,26 @@ def test_an_option_has_one_name(
     assert isinstance(store.files, Files)
 
 
+@pytest.mark.parametrize("root", ["s3://b/t", "gs://b/t", "az://c/t", "https://host/t"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALLOW_HTTP", "true"),
+        ("Timeout", "3s"),
+        ("default_content_type", "text/plain"),
+        ("http2_keep_alive_interval", "3s"),
+        ("randomize_addresses", "false"),
+    ],
+)
+def test_options_of_the_client(root: str, name: str, value: str) -> None:
+    account = {"azure_storage_account_name": "a"} if root.startswith("az") else {}
+    prefix = {"s3": "AWS_", "gs": "google_", "az": "azure_"}.get(root.partition(":")[0], "")
+    for given in (name, prefix + name):
+        store = open_store(root, {given: value, **account})
+        assert isinstance(store, ObjectStore)
+        assert store._inner.client_options == {name.lower(): value}
+
+
 def test_an_option_under_two_names() -> None:
     with pytest.raises(DeltaTableException, match="AWS_REGION and region are two names"):
         open_store("s3://b/t", {"AWS_REGION": "here", "region": "there"})

@@ -40,19 +40,26 @@ __all__ = ["HadoopFiles", "HadoopStore", "LocalStore", "ObjectStore", "Store", "
 _OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"})
 _Result = TypeVar("_Result")
 _AT_ONCE = 16
-# Keys of obstore's ClientConfig; all other options belong to the store itself.
+# Keys of obstore's ClientConfig, for which it panics among those of the store itself, to which all others belong.
 _CLIENT_OPTIONS = frozenset(
     {
         "allow_http",
         "allow_invalid_certificates",
         "connect_timeout",
+        "default_content_type",
+        "disable_system_certificates",
         "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_max_frame_size",
         "http2_only",
         "pool_idle_timeout",
         "pool_max_idle_per_host",
         "proxy_ca_certificate",
         "proxy_excludes",
         "proxy_url",
+        "randomize_addresses",
         "read_timeout",
         "timeout",
         "user_agent",
