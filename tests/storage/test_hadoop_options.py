@@ -184,6 +184,20 @@ def test_encryption_is_no_credential(
     assert with_defaults("s3", "b", options, defaults) == expected
 
 
+@pytest.mark.parametrize("account_first", [True, False])
+def test_what_is_of_an_azure_account_comes_before_what_is_of_all(account_first: bool) -> None:
+    client = "fs.azure.account.oauth2.client"
+    of_all = {f"{client}.id": "all", f"{client}.secret": "all", f"{client}.endpoint": "https://login/tenant/token"}
+    of_one = {f"{client}.{part}.mine.dfs.core.windows.net": "mine" for part in ("id", "secret")}
+    other = {f"{client}.id.other.dfs.core.windows.net": "other"}
+    settings = of_one | of_all | other if account_first else other | of_all | of_one
+    assert obstore_options("data@mine.dfs.core.windows.net", settings) == {
+        "client_id": "mine",
+        "client_secret": "mine",
+        "tenant_id": "tenant",
+    }
+
+
 def test_more_of_azure() -> None:
     settings = {
         "fs.azure.sas.fixed.token.mine.dfs.core.windows.net": "sig",

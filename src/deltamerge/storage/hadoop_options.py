@@ -43,6 +43,7 @@ _HOST = r"([^.]+)\.(?:dfs|blob)\.[^/]+"
 _ACCOUNT_KEY = re.compile(rf"fs\.azure\.account\.key\.{_HOST}")
 _SAS = re.compile(rf"fs\.azure\.sas\.fixed\.token\.{_HOST}")
 _CLIENT = re.compile(rf"fs\.azure\.account\.oauth2\.client\.(id|secret|endpoint)(?:\.{_HOST})?")
+_CLIENTS_OF_ALL = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
 _TENANT = re.compile(r"https://[^/]+/([^/]+)/")
 _KEYFILE = ("fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile")
 _CREDENTIALS = ("key", "token", "secret", "client_id", "tenant", "service_account", "skip_signature", "credential")
@@ -60,9 +61,8 @@ def keys_of_store(scheme: str, authority: str) -> tuple[str, ...]:
     if scheme in _AZURE_SCHEMES:
         host = authority.partition("@")[2]
         hosts = {host, host.replace(".blob.", ".dfs."), host.replace(".dfs.", ".blob.")} - {""}
-        clients = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
-        own = (f"{key}.{name}" for name in sorted(hosts) for key in ("fs.azure.account.key", _SAS_KEY, *clients))
-        return (*clients, *own)
+        settings = ("fs.azure.account.key", _SAS_KEY, *_CLIENTS_OF_ALL)
+        return (*_CLIENTS_OF_ALL, *(f"{key}.{name}" for name in sorted(hosts) for key in settings))
     if scheme in ("hdfs", "viewfs"):
         return _HDFS
     return _KEYFILE if scheme == "gs" else ()
@@ -89,8 +89,8 @@ _SAS_KEY = "fs.azure.sas.fixed.token"
 def obstore_options(authority: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a store under obstore's names.
 
-    An option given under obstore's own name wins, and one of the bucket over one of all buckets; the key of another
-    Azure account is left out. `authority` is a bucket, or ``container@account.dfs.core.windows.net``.
+    An option given under obstore's own name wins, and one of the bucket or the Azure account over one of all; the key
+    of another account is left out. `authority` is a bucket, or ``container@account.dfs.core.windows.net``.
     """
     own = {key: options[of_bucket] for key in _S3A_KEYS if (of_bucket := _of_bucket(key, authority)) in options}
     given = {key: value for key, value in options.items() if not key.startswith("fs.s3a.bucket.")} | own
@@ -105,7 +105,8 @@ def obstore_options(authority: str, options: Mapping[str, Any]) -> dict[str, Any
         elif key in _KEYFILE:
             translated["service_account"] = value
         elif key.startswith("fs.azure."):
-            translated |= _azure(authority.partition("@")[2].partition(".")[0], key, value)
+            found = _azure(authority.partition("@")[2].partition(".")[0], key, value)
+            translated = {**found, **translated} if key in _CLIENTS_OF_ALL else {**translated, **found}
         else:
             others[key] = value
     return {**translated, **_encryption(given), **others}
