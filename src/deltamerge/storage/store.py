@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 from obstore.exceptions import BaseError
-from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.credentials import (
@@ -34,6 +33,7 @@ from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.stored_file import SCHEME, SINGLE_WRITER, StoredFile, StoredFiles, has_single_writer
 from deltamerge.storage.task_files import NotOpened, store_kind, task_files
 from deltamerge.workers.files import Files
+from deltamerge.workers.obstore_client import open_bucket
 
 __all__ = ["HadoopFiles", "HadoopStore", "LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
@@ -173,7 +173,7 @@ def open_store(
     by_kind = _arguments(given)
     asked = by_kind if credentials is None else {**by_kind, PROVIDER: credentials}
     try:
-        inner = from_url(head + authority, **asked)
+        inner = open_bucket(head + authority, asked)
     except (BaseError, ValueError, TypeError) as error:
         raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from None
 
