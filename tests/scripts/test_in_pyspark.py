@@ -370,6 +370,10 @@ def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession,
         assert rows(spark.table("placed")) == [(0, 0), (2, 0), (9, 0)]
         with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
             spark.sql("SELECT 1L AS id, 0L AS p").writeTo("placed").overwrite(F.col("id") > 5)
+        both = spark.sql("SELECT 9L AS id, 0L AS p").writeTo("placed").option("replaceWhere", "p = 0")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_IN_OVERWRITE"):
+            both.overwrite(F.col("id") > 5)
+        assert rows(spark.table("placed")) == [(0, 0), (2, 0), (9, 0)]
         spark.sql("SELECT 8L, 8L").write.insertInto("placed", overwrite=True)
         assert rows(spark.table("placed")) == [(8, 8)]
         spark.range(2).writeTo("placed").using("delta").createOrReplace()

@@ -18,7 +18,11 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.write_options import option_partition_columns
-from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaUnsupportedOperationException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaIllegalArgumentException,
+    DeltaUnsupportedOperationException,
+)
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.catalog import names_another_catalog, qualified
 from deltamerge.spark.session import conf_value, merge_conf
@@ -52,7 +56,7 @@ class Save:
         mode: ``append``, ``overwrite``, ``ignore`` or ``error``.
         options: By their names in lower case.
         properties: Those of the table, which a writer takes as options, too.
-        condition: Of which rows the new ones take the place, where no option says so.
+        condition: Of which rows the new ones take the place; an option that says so, too, is refused.
         is_bucketed: Whether the rows are to be in buckets, which Delta tables do not have.
     """
 
@@ -106,7 +110,15 @@ class Save:
     def replaced(self) -> Expression | None:
         """Of which rows the new ones take the place; None where no condition says so."""
         where = self.options.get("replacewhere")
-        return self.condition if where is None else Expression(where)
+        if where is None:
+            return self.condition
+        if self.condition is not None:
+            raise DeltaAnalysisException(
+                "DELTA_REPLACE_WHERE_IN_OVERWRITE",
+                "The option replaceWhere cannot be used with overwrite(condition), which says itself which rows are "
+                "replaced: leave out the option. Nothing was written.",
+            )
+        return Expression(where)
 
     @property
     def request(self) -> Request:
