@@ -389,6 +389,25 @@ def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession,
         spark.sql("DROP TABLE IF EXISTS other")
 
 
+def test_blanks_around_the_parts_of_names(installed: SparkSession) -> None:
+    """Spark's parser skips them."""
+    spark = installed
+    try:
+        spark.range(2).write.format("delta").saveAsTable(" default . `blank` ")
+        spark.range(3).write.format("parquet").saveAsTable("`blank_too`\n")
+        spark.range(2, 3).write.insertInto("blank ")
+        for name in ("`blank` ", "`default`.`blank`\n", " blank_too", "`default` . `blank_too` "):
+            assert rows(spark.table(name)) == rows(spark.read.table(name)) == [(0,), (1,), (2,)]
+        assert DeltaTable.forName(spark, "`blank` ").toDF().count() == 3
+        spark.table("blank").createOrReplaceTempView("`blank_view` ")
+        spark.range(3, 4).writeTo("`blank` ").append()
+        assert spark.table(" blank_view").count() == 4
+    finally:
+        spark.sql("DROP VIEW IF EXISTS blank_view")
+        spark.sql("DROP TABLE IF EXISTS blank")
+        spark.sql("DROP TABLE IF EXISTS blank_too")
+
+
 def test_a_table_qualifies_its_columns(installed: SparkSession) -> None:
     """A name without an alias does, as with a JAR: in frames, merges and commands."""
     spark = installed

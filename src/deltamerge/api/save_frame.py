@@ -28,7 +28,7 @@ from deltamerge.spark.catalog import names_another_catalog, qualified
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.merge_ast import Expression
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_name, parse_table_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import ApplicationTransaction, option_transaction
 from deltamerge.write.definition import TableDefinition, as_spelled
@@ -233,11 +233,11 @@ def _mode(asked: Save) -> str:
 
 
 def find_table(spark: SparkSession, name: str) -> DeltaTable | None:
-    return Tables(spark).called(parse_name(name))
+    return Tables(spark).called(parse_table_name(name))
 
 
 def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
-    tables, named = Tables(frame.sparkSession), TableName.of(parse_name(name))
+    tables, named = Tables(frame.sparkSession), TableName.of(parse_table_name(name))
     if asked.mode == "ignore" and tables.has_other_table(named):
         return
     found, path = tables.called(named.parts), asked.options.get("path")
@@ -263,7 +263,7 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
     refuse_new_definition(asked.changes_data, mode in ("replace", "create_or_replace"))
     given = {key.lower(): value for key, value in asked.properties.items()}
     statement = CreateTable(
-        TableName.of(parse_name(name)),
+        TableName.of(parse_table_name(name)),
         mode,
         partitioned_by=asked.partitions or (),
         clustered_by=asked.cluster_by,
@@ -282,7 +282,7 @@ def create_empty(
     Args:
         schema: Its columns; None for those of the table at the path.
     """
-    named = TableName.of(parse_name(name))
+    named = TableName.of(parse_table_name(name))
     if names_another_catalog(spark, named.parts) or Tables(spark).has_other_table(named):
         return False
     columns = StructType() if schema is None else new_schema(schema)
