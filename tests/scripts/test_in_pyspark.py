@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +19,7 @@ from pyspark.sql import functions as F
 
 import deltamerge
 from deltamerge.as_jar import frame_calls, served
+from deltamerge.as_jar import install as install_module
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.session import physical_plan, session_identity
@@ -565,6 +569,24 @@ def test_details_of_other_tables(installed: SparkSession) -> None:
         assert (detail["format"], detail["id"]) == ("parquet", None)
     finally:
         installed.sql("DROP TABLE not_delta")
+
+
+def test_calls_are_replaced_once_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = type("Session", (), {})
+    replaced: list[bool] = []
+
+    def install(_: object) -> None:
+        time.sleep(0.1)
+        replaced.append(True)
+
+    def begin() -> int:
+        install_module._replace_calls()
+        return len(replaced)
+
+    monkeypatch.setattr(install_module, "_classes", lambda: [SimpleNamespace(session=session)])
+    monkeypatch.setattr(install_module, "_install", install)
+    with ThreadPoolExecutor(4) as pool:
+        assert [begun.result() for begun in [pool.submit(begin) for _ in range(4)]] == [1] * 4
 
 
 def test_names_that_scripts_import_by_a_star() -> None:
