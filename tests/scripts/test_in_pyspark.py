@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +19,7 @@ from pyspark.sql import functions as F
 
 import deltamerge
 from deltamerge.as_jar import frame_calls, served
+from deltamerge.as_jar import install as install_module
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.session import physical_plan, session_identity
@@ -370,6 +374,10 @@ def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession,
         assert rows(spark.table("placed")) == [(0, 0), (2, 0), (9, 0)]
         with pytest.raises(InvariantViolationException, match="DELTA_REPLACE_WHERE_MISMATCH"):
             spark.sql("SELECT 1L AS id, 0L AS p").writeTo("placed").overwrite(F.col("id") > 5)
+        both = spark.sql("SELECT 9L AS id, 0L AS p").writeTo("placed").option("replaceWhere", "p = 0")
+        with pytest.raises(DeltaAnalysisException, match="DELTA_REPLACE_WHERE_IN_OVERWRITE"):
+            both.overwrite(F.col("id") > 5)
+        assert rows(spark.table("placed")) == [(0, 0), (2, 0), (9, 0)]
         spark.sql("SELECT 8L, 8L").write.insertInto("placed", overwrite=True)
         assert rows(spark.table("placed")) == [(8, 8)]
         spark.range(2).writeTo("placed").using("delta").createOrReplace()
@@ -383,6 +391,25 @@ def test_rows_by_their_places_and_the_calls_of_write_to(installed: SparkSession,
     finally:
         spark.sql("DROP TABLE IF EXISTS placed")
         spark.sql("DROP TABLE IF EXISTS other")
+
+
+def test_blanks_around_the_parts_of_names(installed: SparkSession) -> None:
+    """Spark's parser skips them."""
+    spark = installed
+    try:
+        spark.range(2).write.format("delta").saveAsTable(" default . `blank` ")
+        spark.range(3).write.format("parquet").saveAsTable("`blank_too`\n")
+        spark.range(2, 3).write.insertInto("blank ")
+        for name in ("`blank` ", "`default`.`blank`\n", " blank_too", "`default` . `blank_too` "):
+            assert rows(spark.table(name)) == rows(spark.read.table(name)) == [(0,), (1,), (2,)]
+        assert DeltaTable.forName(spark, "`blank` ").toDF().count() == 3
+        spark.table("blank").createOrReplaceTempView("`blank_view` ")
+        spark.range(3, 4).writeTo("`blank` ").append()
+        assert spark.table(" blank_view").count() == 4
+    finally:
+        spark.sql("DROP VIEW IF EXISTS blank_view")
+        spark.sql("DROP TABLE IF EXISTS blank")
+        spark.sql("DROP TABLE IF EXISTS blank_too")
 
 
 def test_a_table_qualifies_its_columns(installed: SparkSession) -> None:
@@ -542,6 +569,24 @@ def test_details_of_other_tables(installed: SparkSession) -> None:
         assert (detail["format"], detail["id"]) == ("parquet", None)
     finally:
         installed.sql("DROP TABLE not_delta")
+
+
+def test_calls_are_replaced_once_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = type("Session", (), {})
+    replaced: list[bool] = []
+
+    def install(_: object) -> None:
+        time.sleep(0.1)
+        replaced.append(True)
+
+    def begin() -> int:
+        install_module._replace_calls()
+        return len(replaced)
+
+    monkeypatch.setattr(install_module, "_classes", lambda: [SimpleNamespace(session=session)])
+    monkeypatch.setattr(install_module, "_install", install)
+    with ThreadPoolExecutor(4) as pool:
+        assert [begun.result() for begun in [pool.submit(begin) for _ in range(4)]] == [1] * 4
 
 
 def test_names_that_scripts_import_by_a_star() -> None:

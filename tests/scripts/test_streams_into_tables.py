@@ -90,6 +90,14 @@ def test_modes_and_types(installed: SparkSession, tmp_path: Path) -> None:
     assert rows(DeltaTable.forPath(installed, str(other / "t")).toDF()) == [(1, 2)]
 
 
+def test_options_of_start_that_say_nothing(installed: SparkSession, tmp_path: Path) -> None:
+    stream = stream_of(installed, tmp_path, "SELECT id FROM range(3)")
+    writer = stream.writeStream.format("delta").trigger(availableNow=True)
+    target, checkpoint = str(tmp_path / "t"), str(tmp_path / "checkpoint")
+    assert writer.start(target, mergeSchema=None, checkpointLocation=checkpoint).awaitTermination(120)
+    assert rows(DeltaTable.forPath(installed, target).toDF()) == [(0,), (1,), (2,)]
+
+
 def test_streams_that_spark_itself_starts(installed: SparkSession, tmp_path: Path) -> None:
     stream = stream_of(installed, tmp_path, "SELECT id FROM range(3)")
     target = str(tmp_path / "t")

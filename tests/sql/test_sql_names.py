@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltamerge.exceptions import DeltaParseException
-from deltamerge.sql.names import near_misses, parse_name, quote, quote_name, unquote
+from deltamerge.sql.names import near_misses, parse_name, parse_table_name, quote, quote_name, unquote
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,20 @@ def test_malformed_names_are_refused_with_their_place(text: str) -> None:
     assert caught.value.error_class == "INVALID_ATTRIBUTE_NAME_SYNTAX"
     assert caught.value.sqlstate == "42601"
     assert "^" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("`t`\n", ("t",)),
+        (" db . t\t", ("db", "t")),
+        ("`a` .` b . ` ", ("a", " b . ")),
+        ("` ``.``` . t", (" `.`", "t")),
+        ("a b", ("a b",)),
+    ],
+)
+def test_blanks_around_the_parts_of_a_tables_name(text: str, parts: tuple[str, ...]) -> None:
+    assert parse_table_name(text) == parts
 
 
 @given(st.lists(st.text(min_size=1), min_size=1))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import pytest
 from pyspark import cloudpickle
@@ -14,6 +16,7 @@ from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.credentials import PROVIDER
 from deltamerge.storage.store import open_store
 from deltamerge.workers.files import Files
+from deltamerge.workers.obstore_client import obstore_client
 
 
 def minutes(left: float) -> datetime:
@@ -87,6 +90,69 @@ def test_what_gives_no_credentials_is_refused_without_showing_it(provider: Any, 
     with pytest.raises(DeltaTableException, match=reason) as error:
         open_store("s3://bucket/t", {PROVIDER: provider})
     assert "!" not in str(error.value)
+
+
+class Tokens(BaseHTTPRequestHandler):
+    """Notes which tokens requests have; there are no files."""
+
+    asked: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers.get("x-amz-security-token"))
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, *_: object) -> None:
+        """Prints nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Tokens)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Tokens.asked.clear()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+KEY = {"access_key_id": "id", "secret_access_key": "s"}
+
+
+@pytest.mark.parametrize(
+    ("options", "defaults", "token"),
+    [
+        (KEY, {}, None),
+        ({}, {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "s"}, None),
+        ({**KEY, "aws_token": "own"}, {}, "own"),
+        ({PROVIDER: lambda: {**KEY, "token": None, "expires_at": None}}, {}, None),
+        ({}, {}, "environment"),
+    ],
+)
+def test_the_environments_token_goes_with_its_own_key(
+    options: dict[str, Any],
+    defaults: dict[str, str],
+    token: str | None,
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.setenv(f"AWS_{name}", "environment")
+    store = open_store(
+        "s3://bucket/t", {"endpoint": endpoint, "region": "r", "allow_http": "true", **options}, defaults
+    )
+    assert isinstance(store.files, Files)
+    client = obstore_client("s3://bucket", store.files.for_tasks().ranged or {})
+    assert client is not None
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            store.get("x")
+        with pytest.raises(FileNotFoundError):
+            client.get("x", {})
+    assert Tokens.asked == [token] * 4
 
 
 @pytest.mark.parametrize("url", ["hdfs://host/t", "https://host/t"])

@@ -18,6 +18,7 @@ S3A = {
     "fs.s3a.endpoint.region": "eu-north-1",
     "fs.s3a.path.style.access": "true",
 }
+_OF_URL = ("bucket", "container_name")
 AZURE = {
     "fs.azure.account.key.mine.dfs.core.windows.net": "a2V5",
     "fs.azure.account.key.other.dfs.core.windows.net": "b3RoZXI=",
@@ -156,11 +157,44 @@ def test_settings_that_are_refused_by_name(settings: dict[str, str]) -> None:
 
 def test_credentials_are_not_mixed() -> None:
     defaults = {"fs.s3a.access.key": "A", "fs.s3a.session.token": "T", "fs.s3a.endpoint.region": "here"}
-    assert with_defaults("b", {"access_key_id": "B"}, defaults) == {"access_key_id": "B", "region": "here"}
-    assert with_defaults("b", {"region": "there"}, defaults) == {
+    assert with_defaults("s3", "b", {"access_key_id": "B"}, defaults) == {"access_key_id": "B", "region": "here"}
+    assert with_defaults("s3", "b", {"region": "there"}, defaults) == {
         "access_key_id": "A",
         "session_token": "T",
         "region": "there",
+    }
+
+
+KMS = {"fs.s3a.encryption.algorithm": "SSE-KMS", "fs.s3a.encryption.key": "arn:k"}
+OF_KMS = {"server_side_encryption": "aws:kms", "sse_kms_key_id": "arn:k"}
+
+
+@pytest.mark.parametrize(
+    ("options", "defaults", "expected"),
+    [
+        ({"access_key_id": "B"}, {"fs.s3a.access.key": "A", **KMS}, {"access_key_id": "B", **OF_KMS}),
+        (KMS, {"fs.s3a.access.key": "A"}, {"access_key_id": "A", **OF_KMS}),
+        ({"server_side_encryption": "AES256"}, KMS, {"server_side_encryption": "AES256"}),
+        ({"sse_kms_key_id": "other"}, KMS, {**OF_KMS, "sse_kms_key_id": "other"}),
+    ],
+)
+def test_encryption_is_no_credential(
+    options: dict[str, str], defaults: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert with_defaults("s3", "b", options, defaults) == expected
+
+
+@pytest.mark.parametrize("account_first", [True, False])
+def test_what_is_of_an_azure_account_comes_before_what_is_of_all(account_first: bool) -> None:
+    client = "fs.azure.account.oauth2.client"
+    of_all = {f"{client}.id": "all", f"{client}.secret": "all", f"{client}.endpoint": "https://login/tenant/token"}
+    of_one = {f"{client}.{part}.mine.dfs.core.windows.net": "mine" for part in ("id", "secret")}
+    other = {f"{client}.id.other.dfs.core.windows.net": "other"}
+    settings = of_one | of_all | other if account_first else other | of_all | of_one
+    assert obstore_options("data@mine.dfs.core.windows.net", settings) == {
+        "client_id": "mine",
+        "client_secret": "mine",
+        "tenant_id": "tenant",
     }
 
 
@@ -180,12 +214,73 @@ def test_more_of_azure() -> None:
 
 
 @pytest.mark.parametrize(
+    ("root", "options", "defaults", "expected"),
+    [
+        ("s3://b/t", {"AWS_REGION": "there"}, {"fs.s3a.endpoint.region": "here"}, {"region": "there"}),
+        ("s3://b/t", {"endpoint_url": "http://x"}, {"fs.s3a.endpoint": "http://y"}, {"endpoint": "http://x"}),
+        (
+            "s3://b/t",
+            {"aws_access_key_id": "X", "Secret_Access_Key": "S", "AWS_TOKEN": "Y"},
+            {"fs.s3a.access.key": "A", "fs.s3a.session.token": "B"},
+            {"access_key_id": "X", "secret_access_key": "S", "session_token": "Y"},
+        ),
+        (
+            "abfss://c@mine.dfs.core.windows.net/t",
+            {"AZURE_STORAGE_ACCESS_KEY": "QUJD"},
+            AZURE,
+            {"account_key": "QUJD", "account_name": "mine"},
+        ),
+        (
+            "abfss://c@mine.dfs.core.windows.net/t",
+            {"azure_authority_id": "tenant", "CLIENT_ID": "me", "client_secret": "s"},
+            AZURE,
+            {"tenant_id": "tenant", "client_id": "me", "client_secret": "s", "account_name": "mine"},
+        ),
+        ("gs://b/t", {"GOOGLE_SKIP_SIGNATURE": "true"}, {}, {"skip_signature": "true"}),
+    ],
+)
+def test_an_option_has_one_name(
+    root: str, options: dict[str, str], defaults: dict[str, str], expected: dict[str, str]
+) -> None:
+    store = open_store(root, options, defaults)
+    assert isinstance(store, ObjectStore)
+    found = {key: value for key, value in store._inner.config.items() if key not in _OF_URL}
+    assert found == expected
+    assert isinstance(store.files, Files)
+
+
+@pytest.mark.parametrize("root", ["s3://b/t", "gs://b/t", "az://c/t", "https://host/t"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALLOW_HTTP", "true"),
+        ("Timeout", "3s"),
+        ("default_content_type", "text/plain"),
+        ("http2_keep_alive_interval", "3s"),
+        ("randomize_addresses", "false"),
+    ],
+)
+def test_options_of_the_client(root: str, name: str, value: str) -> None:
+    account = {"azure_storage_account_name": "a"} if root.startswith("az") else {}
+    prefix = {"s3": "AWS_", "gs": "google_", "az": "azure_"}.get(root.partition(":")[0], "")
+    for given in (name, prefix + name):
+        store = open_store(root, {given: value, **account})
+        assert isinstance(store, ObjectStore)
+        assert store._inner.client_options == {name.lower(): value}
+
+
+def test_an_option_under_two_names() -> None:
+    with pytest.raises(DeltaTableException, match="AWS_REGION and region are two names"):
+        open_store("s3://b/t", {"AWS_REGION": "here", "region": "there"})
+
+
+@pytest.mark.parametrize(
     ("kind", "authority", "options", "expected"),
     [
         (
             "s3",
             "b",
-            {"aws_access_key_id": "A", "secret_access_key": "S", "endpoint": "http://minio:9000", "allow_http": "true"},
+            {"access_key_id": "A", "secret_access_key": "S", "endpoint": "http://minio:9000", "allow_http": "true"},
             {"access_key": "A", "secret_key": "S", "endpoint_override": "minio:9000", "scheme": "http"},
         ),
         ("s3", "b", {"region": "r", "skip_signature": "true", "timeout": "5s"}, {"region": "r", "anonymous": True}),

@@ -33,7 +33,7 @@ from deltamerge.spark.frame_columns import with_table_name
 from deltamerge.spark.session import merge_conf
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.merge_ast import NameParts
-from deltamerge.sql.names import parse_name, quote_name, shown_name
+from deltamerge.sql.names import parse_table_name, quote_name, shown_name
 from deltamerge.sql.relations import folded
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
@@ -92,7 +92,7 @@ class DeltaTable(TableCommands):
         Raises:
             DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
         """
-        named = TableName.of(parse_name(tableOrViewName))
+        named = TableName.of(parse_table_name(tableOrViewName))
         name = named.parts if named.path is None else ()
         try:
             return cls(open_by_name(sparkSession, tableOrViewName, options), name)
@@ -214,7 +214,7 @@ class DeltaTable(TableCommands):
                 match the partition columns.
             DeltaTableNotFoundException: The folder holds no Parquet files.
         """
-        parts = parse_name(identifier)
+        parts = parse_table_name(identifier)
         if len(parts) != 2 or parts[0].lower() != "parquet":
             location = delta_location(sparkSession, parts)
             if location is not None and table_exists(open_table(sparkSession, location).store):
@@ -480,7 +480,7 @@ def open_by_name(spark: SparkSession, name: str, options: StoreOptions | None = 
         DeltaTableNotFoundException: There is no such table, or it is not a Delta table.
     """
     table = open_table(spark, table_location(spark, name, options), options, name)
-    return _opened(named(table, parse_name(name)))
+    return _opened(named(table, parse_table_name(name)))
 
 
 def _opened(table: Table) -> Table:

@@ -17,7 +17,7 @@ from deltamerge.exceptions import DeltaTableNotFoundException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.frame_columns import with_table_name
-from deltamerge.sql.names import parse_name, quote
+from deltamerge.sql.names import parse_table_name, quote
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.workers.partition_names import split_partition
 
@@ -89,7 +89,7 @@ def _partition(spark: SparkSession, path: str, asked: Load) -> DataFrame | None:
 
 def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
     """Read the table of a name; None where it is no Delta table, or in a store that Spark cannot open."""
-    named = TableName.of(parse_name(name))
+    named = TableName.of(parse_table_name(name))
     if named.path is not None:
         return load_path(spark, named.path, asked)
     tables = Tables(spark)

@@ -10,7 +10,7 @@ from deltamerge.api.arguments import Values
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder, merge_builder
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_table_name
 
 
 class MergeIntoWriter:
@@ -24,7 +24,7 @@ class MergeIntoWriter:
     """
 
     def __init__(self, source: DataFrame, target: DeltaTable, name: str, condition: Column) -> None:
-        self.builder = merge_builder(target.table, parse_name(name), source, condition)
+        self.builder = merge_builder(target.table, parse_table_name(name), source, condition)
 
     def whenMatched(self, condition: Column | None = None) -> _WhenMatched:
         """Say what happens to a target row that a source row matches."""

@@ -18,13 +18,17 @@ from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
 from deltamerge.data_source.request import Request
 from deltamerge.data_source.write_options import option_partition_columns
-from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaUnsupportedOperationException
+from deltamerge.exceptions import (
+    DeltaAnalysisException,
+    DeltaIllegalArgumentException,
+    DeltaUnsupportedOperationException,
+)
 from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.catalog import names_another_catalog, qualified
 from deltamerge.spark.session import conf_value, merge_conf
 from deltamerge.spark.table import Table, open_table, spark_schema
 from deltamerge.sql.merge_ast import Expression
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_name, parse_table_name
 from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import ApplicationTransaction, option_transaction
 from deltamerge.write.definition import TableDefinition, as_spelled
@@ -52,7 +56,7 @@ class Save:
         mode: ``append``, ``overwrite``, ``ignore`` or ``error``.
         options: By their names in lower case.
         properties: Those of the table, which a writer takes as options, too.
-        condition: Of which rows the new ones take the place, where no option says so.
+        condition: Of which rows the new ones take the place; an option that says so, too, is refused.
         is_bucketed: Whether the rows are to be in buckets, which Delta tables do not have.
     """
 
@@ -106,7 +110,15 @@ class Save:
     def replaced(self) -> Expression | None:
         """Of which rows the new ones take the place; None where no condition says so."""
         where = self.options.get("replacewhere")
-        return self.condition if where is None else Expression(where)
+        if where is None:
+            return self.condition
+        if self.condition is not None:
+            raise DeltaAnalysisException(
+                "DELTA_REPLACE_WHERE_IN_OVERWRITE",
+                "The option replaceWhere cannot be used with overwrite(condition), which says itself which rows are "
+                "replaced: leave out the option. Nothing was written.",
+            )
+        return Expression(where)
 
     @property
     def request(self) -> Request:
@@ -221,11 +233,11 @@ def _mode(asked: Save) -> str:
 
 
 def find_table(spark: SparkSession, name: str) -> DeltaTable | None:
-    return Tables(spark).called(parse_name(name))
+    return Tables(spark).called(parse_table_name(name))
 
 
 def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
-    tables, named = Tables(frame.sparkSession), TableName.of(parse_name(name))
+    tables, named = Tables(frame.sparkSession), TableName.of(parse_table_name(name))
     if asked.mode == "ignore" and tables.has_other_table(named):
         return
     found, path = tables.called(named.parts), asked.options.get("path")
@@ -251,7 +263,7 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
     refuse_new_definition(asked.changes_data, mode in ("replace", "create_or_replace"))
     given = {key.lower(): value for key, value in asked.properties.items()}
     statement = CreateTable(
-        TableName.of(parse_name(name)),
+        TableName.of(parse_table_name(name)),
         mode,
         partitioned_by=asked.partitions or (),
         clustered_by=asked.cluster_by,
@@ -270,7 +282,7 @@ def create_empty(
     Args:
         schema: Its columns; None for those of the table at the path.
     """
-    named = TableName.of(parse_name(name))
+    named = TableName.of(parse_table_name(name))
     if names_another_catalog(spark, named.parts) or Tables(spark).has_other_table(named):
         return False
     columns = StructType() if schema is None else new_schema(schema)

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltamerge.api.arguments import check, names_of
 from deltamerge.api.new_tables import create, find_place
 from deltamerge.spark.catalog import delta_location
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_name, parse_table_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
@@ -292,7 +292,7 @@ class DeltaTableBuilder:
             if self.path is None:
                 raise ValueError("a new table needs a location or a tableName")
             return TableName((self.path,), self.path)
-        return TableName.of(parse_name(self.name))
+        return TableName.of(parse_table_name(self.name))
 
     def _adding(self, fields: list[StructField]) -> DeltaTableBuilder:
         schema = StructType([*self.definition.schema.fields, *fields])

@@ -19,7 +19,7 @@ from deltamerge.commands.vacuum import garbage_paths, vacuum
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.scan.time_travel import timestamp_ms
 from deltamerge.spark.table import Table
-from deltamerge.sql.names import is_path, parse_name
+from deltamerge.sql.names import is_path, parse_table_name
 from deltamerge.sql.statements.ast import TableName
 from deltamerge.txn.symlink_manifests import write_manifests
 
@@ -258,7 +258,7 @@ class TableCommands:
             )
         # What has a slash or a colon outside of backticks is no name.
         is_plain_path = is_path(target.partition("`")[0])
-        named = TableName((target,), target) if is_plain_path else TableName.of(parse_name(target))
+        named = TableName((target,), target) if is_plain_path else TableName.of(parse_table_name(target))
         place = find_place(self.table.spark, named, None, self.table.options)
         clone(place, self.table, version, properties or {}, replaces=replaces)
         return self._open(named)

@@ -32,7 +32,7 @@ from deltamerge.spark.catalog import (
 from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged
 from deltamerge.spark.table import open_table, spark_schema
-from deltamerge.sql.names import names_path, parse_name, quote, quote_name
+from deltamerge.sql.names import names_path, parse_table_name, quote, quote_name
 from deltamerge.workers.partition_names import partition_folder
 
 _Frames: TypeAlias = Callable[..., DataFrame]
@@ -53,7 +53,7 @@ def get_table(original: Original, self: Any, /, tableName: str) -> CatalogTable:
         if is_own or not is_served(spark):
             own: CatalogTable = original(self, tableName)
             return own
-        entry = catalog_entry(spark, parse_name(tableName))
+        entry = catalog_entry(spark, parse_table_name(tableName))
         if entry is not None and entry.provider == "delta" and entry.location is not None:
             table = open_table(spark, entry.location)
             if table_exists(table.store):
@@ -74,7 +74,7 @@ def list_tables(
     Spark's own call starts a worker in Python for each Delta table, and does not find its type and comment.
     """
     spark: SparkSession = self._sparkSession
-    database = (current_database(spark),) if dbName is None else parse_name(dbName)
+    database = (current_database(spark),) if dbName is None else parse_table_name(dbName)
     if is_served(spark) and not names_another_catalog(spark, (*database, "")):
         # Spark's own call lists other catalogs, and tables that it cannot describe.
         with errors_not_logged(), suppress(*SPARK_ERRORS):
@@ -140,7 +140,7 @@ def has_table(original: Original, self: Any, /, tableName: str, dbName: str | No
 
 def _parts(name: str, database: str | None) -> tuple[str, ...]:
     """Return the parts of a name; one beside a database has no others."""
-    return parse_name(name) if database is None else (database, name)
+    return parse_table_name(name) if database is None else (database, name)
 
 
 def _served_table(catalog: Any, parts: Sequence[str]) -> DeltaTable | None:  # noqa: ANN401
@@ -152,7 +152,7 @@ def _about_table(catalog: Any, name: str, statement: str) -> DataFrame | None:  
     """Run a statement about a named table; None where it is no Delta table, or the call the library's own."""
     spark: SparkSession = catalog._sparkSession
     with own_calls() as is_own:
-        parts = parse_name(name)
+        parts = parse_table_name(name)
         if is_own or _served_table(catalog, parts) is None:
             return None
         return with_source(spark, partial(sql, spark, statement.format(quote_name(parts))))

@@ -22,7 +22,7 @@ from deltamerge.as_jar.temp_views import update_views
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_table_name
 
 _TABLE = "_deltamerge_table"
 _Frames: TypeAlias = Callable[..., DataFrame]
@@ -60,10 +60,12 @@ def _several_paths(paths: Sequence[str]) -> DeltaIllegalArgumentException:
     )
 
 
-def reader_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
+def reader_table(original: _Frames, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401
     spark = session_of(self)
-    update_views(spark, [parse_name(tableName)])
-    found = load_table(spark, tableName, asked_of(self, Load(), {}, {})) if is_served(spark) else None
+    if not is_served(spark):
+        return original(self, tableName)
+    update_views(spark, [parse_table_name(tableName)])
+    found = load_table(spark, tableName, asked_of(self, Load(), {}, {}))
     return with_source(spark, partial(original, self, tableName)) if found is None else found
 
 

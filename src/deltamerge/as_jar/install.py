@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Mapping
 from importlib import import_module
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from deltamerge.as_jar.served import REPLACES_JARS, registered
 from deltamerge.spark.data_source import drop_missing_catalog
 
 _MARK = "_deltamerge_installed"
+_lock = threading.Lock()
 
 
 def install_in_pyspark() -> None:
@@ -86,10 +88,11 @@ def register(spark: SparkSession) -> bool:
 
 def _replace_calls() -> None:
     ON_DEMAND.set()
-    for found in _classes():
-        if not hasattr(found.session, _MARK):
-            setattr(found.session, _MARK, True)
-            _install(found)
+    with _lock:
+        for found in _classes():
+            if not hasattr(found.session, _MARK):
+                _install(found)
+                setattr(found.session, _MARK, True)
 
 
 _CLASSES = {

@@ -17,7 +17,7 @@ from deltamerge.as_jar.temp_views import update_views, updated_for_statement
 from deltamerge.spark.config import DEFAULTS
 from deltamerge.spark.data_source import drop_missing_catalog
 from deltamerge.spark.own_calls import own_calls
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_table_name
 
 _Frames: TypeAlias = Callable[..., DataFrame]
 _USES_SOURCE = re.compile(r"\busing\s+delta\b", re.IGNORECASE)
@@ -39,7 +39,7 @@ def run_sql(original: _Frames, self: SparkSession, /, sqlQuery: str, args: Any =
 def table(original: _Frames, self: SparkSession, /, tableName: str) -> DataFrame:
     if not isinstance(tableName, str) or not is_served(self):
         return original(self, tableName)
-    update_views(self, [parse_name(tableName)])
+    update_views(self, [parse_table_name(tableName)])
     found = load_table(self, tableName, Load())
     return with_source(self, partial(original, self, tableName)) if found is None else found
 

@@ -50,7 +50,7 @@ def start(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> Any:  
     """Start a stream: on classic Spark each batch is written as `df.write` writes it, else by the source in Python."""
     given = inspect.signature(original).bind(self, *args, **kwargs).arguments
     named = {name: given.get(name) for name in ("format", "partitionBy")}
-    asked = asked_of(self, Save(), named, {name: str(value) for name, value in given.get("options", {}).items()})
+    asked = asked_of(self, Save(), named, given.get("options", {}))
     spark, path = session_of(self), given.get("path") or asked.options.get("path")
     calls: list[_CallOf] = getattr(self, _CALLS, [])
     sinks = [name for name, _, _ in calls if name in _SINKS]

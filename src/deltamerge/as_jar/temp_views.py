@@ -26,7 +26,7 @@ from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import SPARK_ERRORS, conf_value, has_ended, session_identity
 from deltamerge.spark.variables import substituted
-from deltamerge.sql.names import parse_name, quote, quote_name
+from deltamerge.sql.names import parse_table_name, quote, quote_name
 from deltamerge.sql.relations import (
     GLOBAL_DATABASE,
     changed_temporary_view,
@@ -66,7 +66,7 @@ def create(is_global: bool, original: Original, self: DataFrame, /, name: str) -
     original(self, name)
     if name.startswith(_OF_FORMATTER):
         return
-    spark, plain = self.sparkSession, parse_name(name)[-1]
+    spark, plain = self.sparkSession, parse_table_name(name)[-1]
     parts = (GLOBAL_DATABASE, plain) if is_global else (plain,)
     reads = tuple(read for read in newest_reads(self) if read.columns) if is_served(spark) else ()
     _note(spark, parts, _View(parts, self, reads) if reads else None)

@@ -25,7 +25,7 @@ from deltamerge.spark.session import empty_frame, in_session, merge_conf
 from deltamerge.spark.table import open_table
 from deltamerge.sql.expression import Name
 from deltamerge.sql.merge_ast import Expression
-from deltamerge.sql.names import did_you_mean, is_path, parse_name
+from deltamerge.sql.names import did_you_mean, is_path, parse_table_name
 from deltamerge.sql.resolution import Relation, Scope
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import NO_TRANSACTION
@@ -116,7 +116,7 @@ def place_of(spark: SparkSession, target: str, options: StoreOptions | None = No
 
     A string with a slash, a backslash or a colon is a path, also after ``delta.``; every other one is a name.
     """
-    parts = parse_name(target) if target.lower().startswith("delta.`") else ()
+    parts = parse_table_name(target) if target.lower().startswith("delta.`") else ()
     if len(parts) == 2:
         return TargetPlace(spark, target, parts[1], options or {})
     return TargetPlace(spark, target, target if is_path(target) else None, options or {})

@@ -21,7 +21,7 @@ from deltamerge.scan.newest_reads import NEWEST, NewestRead
 from deltamerge.scan.paths import is_same_place, may_be_below
 from deltamerge.spark.catalog import catalog_entry
 from deltamerge.spark.session import SPARK_ERRORS, is_connect, is_refusal, physical_plan
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,7 +196,7 @@ def _tables_of_connect_plan(frame: DataFrame) -> Iterator[str]:
     for read in _reads_of_connect_plan(frame):
         source = read.data_source
         if read.HasField("named_table"):
-            entry = catalog_entry(frame.sparkSession, parse_name(read.named_table.unparsed_identifier))
+            entry = catalog_entry(frame.sparkSession, parse_table_name(read.named_table.unparsed_identifier))
             if entry is not None and entry.location:
                 yield entry.location
         elif source.format.lower() == "delta":

@@ -22,7 +22,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A primitive type as pruning sees it; precision and scale are a decimal's.
+    """A primitive type as pruning sees it; precision and scale are a decimal's, precision an integral one's, too.
 
     Args:
         kind: One of integral, decimal, float, double, date, timestamp, timestamp_ntz, string, boolean.

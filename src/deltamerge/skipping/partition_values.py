@@ -19,6 +19,8 @@ from deltamerge.skipping.keys import Bounds, Key, fits_int64, float_key, unscale
 from deltamerge.skipping.literals import as_float32
 from deltamerge.workers.partition_names import NULL_PARTITION
 
+# Of the integral types, by their precision.
+_BITS = {3: 8, 5: 16, 10: 32, 20: 64}
 _INTEGER = re.compile(r"[+-]?\d{1,19}")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
 _SPECIAL_FLOATS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf", "inf": "inf", "-inf": "-inf"}
@@ -55,8 +57,9 @@ def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | N
         keys.append(("" if is_string else 0) if key is None else key)
         known.append(key is not None)
         # Readers differ on whether an empty string is NULL for a string column, and old converters let Hive's name
-        # for NULL through.
-        null.append(string is None or string in ("", NULL_PARTITION))
+        # for NULL through. What Spark cannot read as the type is NULL outside of ANSI mode.
+        is_unread = key is None and parse is not None
+        null.append(string is None or string in ("", NULL_PARTITION) or is_unread)
         value.append(string is not None and (string != "" or kind is None or is_string))
     dtype = np.int64 if kind is not None and fits_int64(kind) else object
     by_code = np.array(keys, dtype=dtype)[codes]
@@ -106,7 +109,7 @@ def partition_parser(
     if kind.kind == "boolean":
         return lambda string: BOOLEANS.get(string.lower())
     if kind.kind == "integral":
-        return _integer
+        return lambda string: _integer(string, _BITS[kind.precision])
     if kind.kind == "decimal":
         return lambda string: _decimal(string, kind)
     if kind.kind in ("float", "double"):
@@ -118,11 +121,11 @@ def partition_parser(
     return _timestamp_ntz
 
 
-def _integer(string: str) -> int | None:
+def _integer(string: str, bits: int) -> int | None:
     if not _INTEGER.fullmatch(string):
         return None
     number = int(string)
-    return number if -(2**63) <= number < 2**63 else None
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
 def _decimal(string: str, kind: ColumnType) -> int | None:

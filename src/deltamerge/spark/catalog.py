@@ -15,7 +15,7 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import SPARK_ERRORS, create_catalog_table, errors_not_logged
 from deltamerge.spark.table import Table, open_table
-from deltamerge.sql.names import names_path, parse_name, quote_name, shown_name
+from deltamerge.sql.names import names_path, parse_table_name, quote_name, shown_name
 from deltamerge.sql.names import unquote as unquote_name
 from deltamerge.sql.relations import GLOBAL_DATABASE
 from deltamerge.storage.credentials import StoreOptions
@@ -111,9 +111,9 @@ def refuse_temporary_view(spark: SparkSession, parts: Sequence[str]) -> None:
 
 def table_location(spark: SparkSession, name: str, options: StoreOptions | None = None) -> str:
     """Return a named table's path or URL: the catalog's, else that of a managed table in the session's warehouse."""
-    location = delta_location(spark, parse_name(name), options)
+    location = delta_location(spark, parse_table_name(name), options)
     if location is None:
-        own = not _is_of_another_catalog(parse_name(name))
+        own = not _is_of_another_catalog(parse_table_name(name))
         there = f", and there is none at {warehouse_location(spark, name)}" if own else ""
         raise DeltaTableNotFoundException(
             "DELTA_TABLE_NOT_FOUND",
@@ -126,7 +126,7 @@ def table_location(spark: SparkSession, name: str, options: StoreOptions | None 
 
 def warehouse_location(spark: SparkSession, name: str) -> str:
     """Return the folder of a managed table: below its database's, which may be outside of the session's warehouse."""
-    parts = parse_name(name)
+    parts = parse_table_name(name)
     folder = _database_location(spark, qualified(spark, parts)[-2])
     table = parts[-1].lower()
     return f"{folder.rstrip('/')}/{table}"

@@ -18,7 +18,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.column_nodes import ColumnNodes
 from deltamerge.spark.session import frame_of_plan, is_connect
 from deltamerge.sql.merge_ast import NameParts
-from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.sql.names import parse_name, parse_table_name, quote_name
 from deltamerge.sql.qualifiers import alias_for, replace_qualifiers
 
 _Renamed: TypeAlias = Callable[[NameParts], Column | None]
@@ -84,7 +84,7 @@ def _name_of_connect_plan(node: object) -> NameParts:
         plan = plan._child
     if type(plan).__name__ == "SubqueryAlias":
         return (str(plan._alias),)
-    return parse_name(plan.table_name) if type(plan).__name__ == "Read" else ()
+    return parse_table_name(plan.table_name) if type(plan).__name__ == "Read" else ()
 
 
 def has_qualifiers(frame: DataFrame) -> bool:

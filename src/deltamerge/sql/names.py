@@ -11,6 +11,8 @@ from deltamerge.sql.caret import Span, point_at
 
 # It matches everywhere, if only the empty string.
 _PART = re.compile(r"`(?:[^`]|``)*`(?!`)|[^.`]*")
+# Blanks around parts; those between backticks belong to them.
+_BLANKS = re.compile(r"(`[^`]*`)|^\s+|\s*\.\s*|\s+$")
 _IN_PATHS = re.compile(r"[/\\:]")
 
 
@@ -89,6 +91,15 @@ def parse_name(name: str) -> tuple[str, ...]:
             raise _bad_name(name, Span(end, end + 1), problem)
         position = end + 1
     return tuple(parts)
+
+
+def parse_table_name(name: str) -> tuple[str, ...]:
+    """Split the name of a table, a view or a database, which Spark's parser reads: it skips blanks around parts.
+
+    Raises:
+        DeltaParseException: As `parse_name`.
+    """
+    return parse_name(_BLANKS.sub(lambda found: found[1] or found[0].strip(), name))
 
 
 def near_misses(name: str, candidates: Iterable[str]) -> tuple[str, ...]:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from obstore.exceptions import BaseError
-from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.workers.first_contact import impatient
-from deltamerge.workers.obstore_client import reason_of
+from deltamerge.workers.obstore_client import open_bucket, reason_of
 
 _Answer = TypeVar("_Answer")
 
@@ -38,7 +37,7 @@ class FirstContact:
         self._kind = kind
         client = arguments.get("client_options", {})
         self._options = sorted([*client, *arguments.get("config", {}), *(arguments.keys() & {"credential_provider"})])
-        self._store: Any = from_url(url, **impatient(arguments, retries=2, seconds=3))
+        self._store: Any = open_bucket(url, impatient(arguments, retries=2, seconds=3))
 
     def ask(self, request: Callable[[Any], _Answer]) -> _Answer:
         """Make a request.

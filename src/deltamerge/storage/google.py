@@ -9,8 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_PREFIX = "google_"
-_PATHS = ("service_account", "service_account_path", "application_credentials")
+_PATHS = ("service_account", "application_credentials")
 _KEY = "service_account_key"
 _TRANSPORT = "google.auth.transport.requests"
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
@@ -24,11 +23,11 @@ def without_service_account(
     What the account's key says of the endpoint stays, as an option: an emulator's has ``gcs_base_url`` and
     ``disable_oauth``.
     """
-    left = {key.lower().removeprefix(_PREFIX): value for key, value in options.items()}
+    left = dict(options)
     paths = [left.pop(name) for name in _PATHS if name in left]
     key = left.pop(_KEY, None)
     if key is None and not paths:
-        return dict(options), None
+        return left, None
     account = json.loads(Path(paths[0]).read_text(encoding="utf-8") if key is None else key)
     if "gcs_base_url" in account:
         left["base_url"] = account["gcs_base_url"]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.storage.option_names import canonical
 
 _S3A: dict[str, str] = {
     "fs.s3a.access.key": "access_key_id",
@@ -33,6 +34,7 @@ _ENCRYPTIONS = {
     "DSSE-KMS": ("aws:kms:dsse", "sse_kms_key_id"),
     "SSE-C": ("sse-c", "sse_customer_key_base64"),
 }
+_ENCRYPTED_BY = "server_side_encryption"
 # What would be another file, or one that others cannot read, if it was passed over.
 _REFUSED = ("fs.s3a.acl.default", "fs.s3a.accesspoint.arn")
 _ENCRYPTION = (*_ALGORITHM, *_ENCRYPTION_KEY, _CONTEXT)
@@ -41,6 +43,7 @@ _HOST = r"([^.]+)\.(?:dfs|blob)\.[^/]+"
 _ACCOUNT_KEY = re.compile(rf"fs\.azure\.account\.key\.{_HOST}")
 _SAS = re.compile(rf"fs\.azure\.sas\.fixed\.token\.{_HOST}")
 _CLIENT = re.compile(rf"fs\.azure\.account\.oauth2\.client\.(id|secret|endpoint)(?:\.{_HOST})?")
+_CLIENTS_OF_ALL = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
 _TENANT = re.compile(r"https://[^/]+/([^/]+)/")
 _KEYFILE = ("fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile")
 _CREDENTIALS = ("key", "token", "secret", "client_id", "tenant", "service_account", "skip_signature", "credential")
@@ -58,9 +61,8 @@ def keys_of_store(scheme: str, authority: str) -> tuple[str, ...]:
     if scheme in _AZURE_SCHEMES:
         host = authority.partition("@")[2]
         hosts = {host, host.replace(".blob.", ".dfs."), host.replace(".dfs.", ".blob.")} - {""}
-        clients = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
-        own = (f"{key}.{name}" for name in sorted(hosts) for key in ("fs.azure.account.key", _SAS_KEY, *clients))
-        return (*clients, *own)
+        settings = ("fs.azure.account.key", _SAS_KEY, *_CLIENTS_OF_ALL)
+        return (*_CLIENTS_OF_ALL, *(f"{key}.{name}" for name in sorted(hosts) for key in settings))
     if scheme in ("hdfs", "viewfs"):
         return _HDFS
     return _KEYFILE if scheme == "gs" else ()
@@ -87,8 +89,8 @@ _SAS_KEY = "fs.azure.sas.fixed.token"
 def obstore_options(authority: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options of a store under obstore's names.
 
-    An option given under obstore's own name wins, and one of the bucket over one of all buckets; the key of another
-    Azure account is left out. `authority` is a bucket, or ``container@account.dfs.core.windows.net``.
+    An option given under obstore's own name wins, and one of the bucket or the Azure account over one of all; the key
+    of another account is left out. `authority` is a bucket, or ``container@account.dfs.core.windows.net``.
     """
     own = {key: options[of_bucket] for key in _S3A_KEYS if (of_bucket := _of_bucket(key, authority)) in options}
     given = {key: value for key, value in options.items() if not key.startswith("fs.s3a.bucket.")} | own
@@ -103,7 +105,8 @@ def obstore_options(authority: str, options: Mapping[str, Any]) -> dict[str, Any
         elif key in _KEYFILE:
             translated["service_account"] = value
         elif key.startswith("fs.azure."):
-            translated |= _azure(authority.partition("@")[2].partition(".")[0], key, value)
+            found = _azure(authority.partition("@")[2].partition(".")[0], key, value)
+            translated = {**found, **translated} if key in _CLIENTS_OF_ALL else {**translated, **found}
         else:
             others[key] = value
     return {**translated, **_encryption(given), **others}
@@ -145,7 +148,7 @@ def _encryption(given: Mapping[str, str]) -> dict[str, str]:
     if option == "sse_kms_key_id" and given.get(_CONTEXT):
         raise _refused(_CONTEXT, "…")
     keys = [given[key] for key in _ENCRYPTION_KEY if given.get(key)]
-    return {"server_side_encryption": name, **({option: keys[-1]} if keys and option is not None else {})}
+    return {_ENCRYPTED_BY: name, **({option: keys[-1]} if keys and option is not None else {})}
 
 
 def _refused(setting: str, value: str) -> DeltaTableException:
@@ -157,19 +160,27 @@ def _refused(setting: str, value: str) -> DeltaTableException:
     )
 
 
-def with_defaults(authority: str, options: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
-    """Return options under obstore's names, and those of others for what they do not give.
+def with_defaults(kind: str, authority: str, options: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
+    """Return options under the names that `canonical` gives, and those of others for what they do not give.
 
-    Who gives credentials gives all of them: a token of others would not belong to them.
+    Who gives credentials gives all of them: a token of others would not belong to them. So it is with a way of
+    encryption and its key.
     """
-    given, others = obstore_options(authority, options), obstore_options(authority, defaults)
+    given = obstore_options(authority, canonical(kind, options))
+    others = obstore_options(authority, canonical(kind, defaults))
     if any(_is_credential(key) for key in given):
         others = {key: value for key, value in others.items() if not _is_credential(key)}
+    if _ENCRYPTED_BY in given:
+        others = {key: value for key, value in others.items() if not _is_encryption(key)}
     return {**others, **given}
 
 
 def _is_credential(key: str) -> bool:
-    return any(part in key.lower() for part in _CREDENTIALS)
+    return any(part in key for part in _CREDENTIALS) and not _is_encryption(key)
+
+
+def _is_encryption(key: str) -> bool:
+    return key.startswith("sse_") or key in (_ENCRYPTED_BY, "encryption_key")
 
 
 def _azure(account: str, key: str, value: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 from obstore.exceptions import BaseError
-from obstore.store import from_url
 
 from deltamerge.exceptions import DeltaTableException
 from deltamerge.storage.credentials import (
@@ -34,25 +33,33 @@ from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.stored_file import SCHEME, SINGLE_WRITER, StoredFile, StoredFiles, has_single_writer
 from deltamerge.storage.task_files import NotOpened, store_kind, task_files
 from deltamerge.workers.files import Files
+from deltamerge.workers.obstore_client import open_bucket
 
 __all__ = ["HadoopFiles", "HadoopStore", "LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
 _OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"})
 _Result = TypeVar("_Result")
 _AT_ONCE = 16
-# Keys of obstore's ClientConfig; all other options belong to the store itself.
+# Keys of obstore's ClientConfig, for which it panics among those of the store itself, to which all others belong.
 _CLIENT_OPTIONS = frozenset(
     {
         "allow_http",
         "allow_invalid_certificates",
         "connect_timeout",
+        "default_content_type",
+        "disable_system_certificates",
         "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_max_frame_size",
         "http2_only",
         "pool_idle_timeout",
         "pool_max_idle_per_host",
         "proxy_ca_certificate",
         "proxy_excludes",
         "proxy_url",
+        "randomize_addresses",
         "read_timeout",
         "timeout",
         "user_agent",
@@ -160,13 +167,13 @@ def open_store(
     authority, _, prefix = root[len(head) :].lstrip("/").partition("/")
     # As for a local path.
     prefix = posixpath.normpath("/" + prefix).strip("/")
-    given, provider = split_provider(with_defaults(authority, options or {}, defaults or {}), root)
     kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
+    given, provider = split_provider(with_defaults(kind, authority, options or {}, defaults or {}), root)
     credentials = None if provider is None else provided(provider, scheme.group(1), root)
     by_kind = _arguments(given)
     asked = by_kind if credentials is None else {**by_kind, PROVIDER: credentials}
     try:
-        inner = from_url(head + authority, **asked)
+        inner = open_bucket(head + authority, asked)
     except (BaseError, ValueError, TypeError) as error:
         raise _unsupported(root, f"The store of '{root}' cannot be opened: {str(error).splitlines()[0]}") from None
 

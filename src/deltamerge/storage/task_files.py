@@ -28,7 +28,6 @@ _S3 = {
     "access_key_id": "access_key",
     "secret_access_key": "secret_key",
     "session_token": "session_token",
-    "token": "session_token",
     "region": "region",
 }
 _AZURE = {
@@ -37,8 +36,8 @@ _AZURE = {
     "client_id": "client_id",
     "client_secret": "client_secret",
     "tenant_id": "tenant_id",
+    "sas_key": "sas_token",
 }
-_PREFIXES = {"s3": "aws_", "az": "azure_storage_", "gs": "google_"}
 # What concerns how requests are sent, not what they may do.
 _OF_CLIENT = frozenset({"timeout", "connect_timeout", "read_timeout", "user_agent", "default_region"})
 
@@ -56,15 +55,13 @@ def task_files(
     Args:
         kind: ``s3``, ``gs`` or ``az``; another store is not opened.
         authority: The URL's part before the path.
-        options: The store's, under obstore's names.
+        options: The store's, under the names that `canonical` gives.
         ranged: The arguments of obstore's store with these options; see `Files`.
     """
     make = {"s3": _s3, "az": _azure, "gs": _gcs}.get(kind)
     if make is None:
         return NotOpened("PyArrow has no file system for the table's store")
-    prefix = _PREFIXES[kind]
-    given = {key.lower().removeprefix(prefix): str(value) for key, value in options.items()}
-    left = {key: value for key, value in given.items() if key not in _OF_CLIENT}
+    left = {key: str(value) for key, value in options.items() if key not in _OF_CLIENT}
     found = make(authority, left)
     if isinstance(found, str):
         return NotOpened(found)
@@ -77,7 +74,7 @@ def task_files(
 def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:
     """Return the arguments of PyArrow's file system, or why there are none; takes the options that it knows."""
     made: dict[str, Any] = {_S3[key]: given.pop(key) for key in [*given] if key in _S3}
-    endpoint = given.pop("endpoint", given.pop("endpoint_url", None))
+    endpoint = given.pop("endpoint", None)
     if endpoint is not None:
         parts = urlsplit(endpoint)
         if parts.path.strip("/"):
@@ -98,9 +95,6 @@ def _azure(authority: str, given: dict[str, str]) -> dict[str, Any] | str:
     if _is_true(given.pop("use_emulator", "false")):
         made.setdefault("account_name", "devstoreaccount1")
         endpoint = endpoint or "http://127.0.0.1:10000"
-    for key in ("sas_key", "sas_token"):
-        if key in given:
-            made["sas_token"] = given.pop(key)
     if endpoint is not None:
         parts = urlsplit(endpoint)
         scheme, authority = parts.scheme or "https", parts.netloc

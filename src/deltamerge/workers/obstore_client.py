@@ -11,6 +11,7 @@ from deltamerge.workers.request_counter import RequestCounter
 
 _Answer = TypeVar("_Answer")
 
+_PROVIDER = "credential_provider"
 # A query may have a signature.
 _QUERY = re.compile(r"\?\S*")
 # In the body of an answer, which may repeat the request with its keys.
@@ -31,13 +32,12 @@ class ObstoreClient:
     def __init__(self, url: str, options: Mapping[str, Any], requests: RequestCounter | None = None) -> None:
         import obstore  # noqa: PLC0415
         from obstore.exceptions import BaseError, PreconditionError  # noqa: PLC0415
-        from obstore.store import from_url  # noqa: PLC0415
 
         self._obstore: Any = obstore
         self._requests = requests or RequestCounter()
         self._errors, self._changed = BaseError, PreconditionError
-        self._store = from_url(url, **options)
-        self._first: Any = from_url(url, **impatient(options))
+        self._store = open_bucket(url, options)
+        self._first: Any = open_bucket(url, impatient(options))
 
     def head(self, key: str) -> Any:  # noqa: ANN401
         return self._asked(f"{key} cannot be read", lambda store: self._obstore.head(store, key))
@@ -87,6 +87,21 @@ class ObstoreClient:
             raise
         except self._errors as error:
             raise StoreFailed(f"{failure}: {reason_of(error)}") from None
+
+
+def open_bucket(url: str, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return obstore's store of a bucket or container.
+
+    What the arguments lack obstore takes from the environment. Of a key of S3 without a token it would take the token
+    of the environment's own key; a provider of credentials gives all of them.
+    """
+    from obstore.store import from_url  # noqa: PLC0415
+
+    config = arguments.get("config", {})
+    key = {name: config.get(name) for name in ("access_key_id", "secret_access_key")}
+    if not all(key.values()) or config.get("session_token") or _PROVIDER in arguments:
+        return from_url(url, **arguments)
+    return from_url(url, **{**arguments, _PROVIDER: lambda: {**key, "token": None, "expires_at": None}})
 
 
 def obstore_client(

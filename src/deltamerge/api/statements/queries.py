@@ -18,7 +18,7 @@ from deltamerge.spark.catalog import whole_name
 from deltamerge.spark.parameters import parameter_sql
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.sql.cursor import Cursor
-from deltamerge.sql.names import names_path, parse_name, quote, quote_name
+from deltamerge.sql.names import names_path, parse_table_name, quote, quote_name
 from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
@@ -59,7 +59,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
         return tables.spark.sql(sql, args) if args is not None else tables.spark.sql(sql)
     # The session's formatter replaces names between braces by frames; the user's own braces are doubled for it.
     marks = {r.span: f"\x00{name}\x01" for r, name in zip(references, frames, strict=True)}
-    aliases = alias_replacements(sql, references, {name: whole_name(tables.spark, parse_name(name)) for name in named})
+    aliases = alias_replacements(
+        sql, references, {name: whole_name(tables.spark, parse_table_name(name)) for name in named}
+    )
     marked = replace_references(sql, {**marks, **aliases}).replace("{", "{{").replace("}", "}}")
     for name in given:
         marked = marked.replace(name, f"\x00{name}\x01")
@@ -141,7 +143,7 @@ def _frame(
     """
     name = reference.path_or_name
     if reference.boundaries is not None:
-        table = tables.at(name) if reference.kind == "path" else tables.open(TableName.of(parse_name(name)))
+        table = tables.at(name) if reference.kind == "path" else tables.open(TableName.of(parse_table_name(name)))
         return tables.changes(table, reference.boundaries)
     is_latest = reference.version is None and reference.timestamp is None
     at = None if is_latest else TimeTravel(reference.version, reference.timestamp)

@@ -25,7 +25,7 @@ from deltamerge.spark.catalog import (
     refuse_temporary_view,
 )
 from deltamerge.spark.table import Table, open_table
-from deltamerge.sql.names import parse_name, quote_name
+from deltamerge.sql.names import parse_table_name, quote_name
 from deltamerge.sql.relations import at_suffix
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.storage.credentials import StoreOptions
@@ -60,7 +60,7 @@ class Tables:
         """Open a table by its name, without regard to case; None where the name is not one of a Delta table."""
         folded = tuple(part.lower() for part in parts)
         for name, table in self.given.items():
-            if tuple(part.lower() for part in parse_name(name)) == folded:
+            if tuple(part.lower() for part in parse_table_name(name)) == folded:
                 return table
         location = delta_location(self.spark, parts, self.options)
         if location is None:
