@@ -191,6 +191,15 @@ def check_location(table: Table, name: Sequence[str], location: str) -> None:
 def _record(place: Place, schema: StructType, comment: str | None, *, requires_entry: bool) -> bool:
     if not place.name or place.has_entry or place.exists:
         return False
+    if not schema.fields:
+        # Of an entry without columns Spark would read them from the table, which is not there yet.
+        if place.given is None:
+            return False
+        raise DeltaAnalysisException(
+            "DELTA_OPERATION_NOT_ALLOWED",
+            f"The catalog cannot have the table {'.'.join(place.name)} at {place.given} before it has columns. Give it "
+            "some, or make it by writing rows: df.write.format('delta').option('path', …).saveAsTable(…).",
+        )
     spark = place.table.spark
     recorded = record_table(spark, place.name, schema, place.given, comment)
     if not recorded and registered_on_demand(spark):

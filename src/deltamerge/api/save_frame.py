@@ -155,7 +155,8 @@ def save_to_table(frame: DataFrame, table: Table, asked: Save, *, converts: bool
     _refuse_unsupported(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    where = asked.replaced
+    # As delta-spark, which appends without regard to it.
+    where = asked.replaced if mode == "overwrite" else None
     kind = write_kind(
         mode == "overwrite",
         None if where is None else where.text,
@@ -244,7 +245,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
     if found is not None and asked.mode != "error":
         if asked.mode == "overwrite" and path is not None:
             check_location(found.table, named.parts, path)
-        save_to_table(frame, found.table, asked)
+        save_to_table(frame, found.table, asked, converts=asked.mode != "overwrite")
         return
     if path is not None and asked.mode in ("append", "overwrite") and tables.is_forgotten(named.parts, path):
         # Its files outlive the catalog of a session without a metastore.

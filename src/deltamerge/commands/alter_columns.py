@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from deltamerge.commands.alter_properties import EVERYTHING_READ, count_where
 from deltamerge.commands.committing import NOTHING_READ, commit_command
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.log.actions import Metadata, compact_json
+from deltamerge.log.actions import Action, Metadata, compact_json
 from deltamerge.log.features.column_mapping import NONE, check_names, with_column_ids
 from deltamerge.log.features.type_widening import ALWAYS, PREVIEW, can_widen, widening_mode, with_type_changes
 from deltamerge.log.protocol import writer_features
@@ -49,7 +49,7 @@ from deltamerge.write.defaults import CURRENT_DEFAULT, check_defaults
 from deltamerge.write.definition import check_nested_not_null, definition_field
 from deltamerge.write.dependents import check_dependents, dependents_on
 from deltamerge.write.identity_columns import IDENTITY, identity_change
-from deltamerge.write.table_features import check_evolution
+from deltamerge.write.table_features import check_evolution, evolved_protocol
 
 _COMMENT = "comment"
 
@@ -70,7 +70,11 @@ def add_columns(table: Table, columns: Sequence[ColumnDefinition]) -> None:
     check_evolution(snapshot, StructType(fields))
     check_nested_not_null(StructType(fields))
     parameters = {"columns": compact_json(logged)}
-    commit_command(table, snapshot, "ADD COLUMNS", parameters, [_with_schema(snapshot, schema)])
+    actions: list[Action] = [_with_schema(snapshot, schema)]
+    protocol = evolved_protocol(snapshot, StructType(fields))
+    if protocol != snapshot.protocol:
+        actions.insert(0, protocol)
+    commit_command(table, snapshot, "ADD COLUMNS", parameters, actions)
 
 
 def _placed(fields: Fields, field: LogField, position: Position) -> Fields:
@@ -213,6 +217,7 @@ def change_columns(table: Table, changes: Sequence[ChangeColumn]) -> None:
     if given:
         check_defaults(table.spark, StructType([field for field in new.fields if field.name in given]))
     if any(change.data_type is not None for change in changes):
+        check_evolution(snapshot, new)
         check_dependents(old, new, snapshot.metadata.configuration)
         version = snapshot.version + 1 if PREVIEW in writer_features(snapshot.protocol) else None
         schema = with_type_changes(_spread_schema(snapshot), schema, version)

@@ -38,6 +38,7 @@ from deltamerge.write.identity_columns import identity_metadata
 _ORDERED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 
 
+_NEVER_PARTITIONS = (ArrayType, MapType, StructType, T.VariantType, T.UserDefinedType)
 _TYPE_CHECK = "spark.databricks.delta.schema.typeCheck.enabled"
 _SUPPORTED = (
     T.NullType,
@@ -95,6 +96,14 @@ def check_definition(definition: TableDefinition) -> None:
             raise DeltaAnalysisException(
                 "DELTA_PARTITION_COLUMN_NOT_FOUND",
                 f"Partition column `{name}` is not among the table's columns: {', '.join(definition.schema.names)}.",
+            )
+        kind = definition.schema[name].dataType
+        if isinstance(kind, _NEVER_PARTITIONS):
+            raise DeltaAnalysisException(
+                "DELTA_INVALID_PARTITION_COLUMN_TYPE",
+                f"Using column {name} of type {kind.simpleString().upper()} as a partition column is not supported. "
+                "Partition by a column whose values can be strings. Nothing was written.",
+                parameters={"name": name, "dataType": kind.simpleString().upper()},
             )
     check_clustering(definition)
     if definition.schema.fields and len(definition.partition_columns) == len(definition.schema.fields):

@@ -29,6 +29,8 @@ from deltamerge.write.identity_columns import IDENTITY
 _FEATURE_PREFIX = "delta.feature."
 MIN_READER_VERSION, MIN_WRITER_VERSION = "delta.minReaderVersion", "delta.minWriterVersion"
 _BASE = frozenset({"appendOnly", "invariants"})
+# Which new columns turn on by themselves. Delta: automaticallyUpdateProtocolOfExistingTables.
+_TURNED_ON = frozenset({"variantType"})
 
 
 def protocol_for(schema: StructType, properties: Mapping[str, str]) -> Protocol:
@@ -101,11 +103,9 @@ def with_features(readers: frozenset[str], writers: frozenset[str]) -> Protocol:
 
 
 def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
-    """Refuse new columns whose types the table's protocol does not allow."""
+    """Refuse new columns whose types the table's protocol does not allow, and which do not turn it on by themselves."""
     check_types(schema)
-    needed = protocol_for(schema, {})
-    present = features(snapshot.protocol)
-    missing = {name for name in writer_features(needed) - _BASE if present.isdisjoint((name, f"{name}-preview"))}
+    missing = _missing(snapshot, schema) - _TURNED_ON
     if missing:
         raise DeltaAnalysisException(
             "DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT",
@@ -113,6 +113,20 @@ def check_evolution(snapshot: Snapshot, schema: StructType) -> None:
             "Set delta.feature.<name> = supported on the table, or give the columns another type.",
             parameters={"unsupportedFeatures": ", ".join(sorted(missing))},
         )
+
+
+def evolved_protocol(snapshot: Snapshot, schema: StructType) -> Protocol:
+    """Return a table's protocol with the features that its new columns turn on by themselves."""
+    turned_on = _missing(snapshot, schema) & _TURNED_ON
+    if not turned_on:
+        return snapshot.protocol
+    return upgraded(snapshot.protocol, with_features(turned_on & SUPPORTED_READER_FEATURES, turned_on | _BASE))
+
+
+def _missing(snapshot: Snapshot, schema: StructType) -> frozenset[str]:
+    present = features(snapshot.protocol)
+    needed = writer_features(protocol_for(schema, {})) - _BASE
+    return frozenset(name for name in needed if present.isdisjoint((name, f"{name}-preview")))
 
 
 def upgraded(present: Protocol, needed: Protocol) -> Protocol:

@@ -33,7 +33,7 @@ from deltamerge.txn.transaction import now_ms
 from deltamerge.write.append_only import refuse_append_only
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import removing_leftovers
-from deltamerge.write.defaults import check_defaults
+from deltamerge.write.defaults import CURRENT_DEFAULT, check_defaults
 from deltamerge.write.definition import (
     TableDefinition,
     check_definition,
@@ -41,7 +41,7 @@ from deltamerge.write.definition import (
     check_partition_columns,
 )
 from deltamerge.write.frame_rows import new_schema, write_checked, write_fitted
-from deltamerge.write.generated_columns import check_generation_expressions
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION, check_generation_expressions
 from deltamerge.write.identity_columns import check_identity_columns
 from deltamerge.write.layout import data_folder, is_data_folder
 from deltamerge.write.partition_overwrite import replaced_files
@@ -62,9 +62,11 @@ from deltamerge.write.table_commits import (
     protocol_of,
     rows_definition,
 )
-from deltamerge.write.table_features import protocol_for, upgraded
+from deltamerge.write.table_features import evolved_protocol, protocol_for, upgraded
 
 _VECTORS = "delta.enableDeletionVectors"
+# What gives values to columns that a frame lacks.
+_COMPUTED = frozenset({GENERATION_EXPRESSION, CURRENT_DEFAULT})
 
 
 @dataclass(frozen=True)
@@ -368,7 +370,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
     definition = written_definition(
         snapshot, table.name, asked, frame.schema, merge_conf(table.spark), sets_properties=is_overwrite
     )
-    protocol = snapshot.protocol
+    protocol = evolved_protocol(snapshot, definition.schema)
     if is_overwrite:
         protocol = upgraded(protocol, protocol_for(StructType([]), asked.set_properties))
     condition = None if asked.condition is None else asked.condition.text
@@ -434,7 +436,21 @@ def written_definition(
         _refuse_change_of_table(asked.data_change, "Change the Delta table schema")
     if not asked.converts:
         check_mergeable(given, evolved.schema, table)
+        _check_gives_partitions(given, evolved)
     return evolved
+
+
+def _check_gives_partitions(given: StructType, definition: TableDefinition) -> None:
+    """Refuse rows without a partition column, which would all be in one partition. Delta: getPartitioningColumns."""
+    names = {name.lower() for name in given.names}
+    for name in definition.partition_columns:
+        if name.lower() not in names and _COMPUTED.isdisjoint(definition.schema[name].metadata):
+            raise DeltaAnalysisException(
+                "DELTA_PARTITION_COLUMN_NOT_FOUND",
+                f"Partition column `{name}` is not among the columns to write: {', '.join(given.names)}. Add it, as "
+                "NULL where that is meant. Nothing was written.",
+                parameters={"columnName": name, "schemaMap": ", ".join(given.names)},
+            )
 
 
 def destination_of(table: Table, notes: CommitNotes = NO_NOTES) -> Destination:

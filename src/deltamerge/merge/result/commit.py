@@ -26,6 +26,7 @@ from deltamerge.txn.prepared import PreparedCommit, ReadSet, isolation_level
 from deltamerge.txn.transaction import commit, now_ms
 from deltamerge.write.identity_columns import with_high_water_marks
 from deltamerge.write.stored_schema import schema_to_commit
+from deltamerge.write.table_features import evolved_protocol
 
 logger = logging.getLogger("deltamerge.merge.MergeIntoCommand")
 
@@ -121,6 +122,10 @@ def _actions(changes: MergeChanges) -> list[Action]:
     metadata = _metadata(changes) if appended is None else appended.metadata
     if metadata is not None:
         actions.append(metadata)
+        snapshot, schema = execution.context.snapshot, execution.context.merge.output_schema
+        protocol = evolved_protocol(snapshot, schema)
+        if protocol != snapshot.protocol:
+            actions.append(protocol)
     transaction = session_transaction(execution.conf)
     if transaction is not None:
         actions.append(transaction.action(now))
