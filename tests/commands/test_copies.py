@@ -264,6 +264,7 @@ def test_identity_columns_stay_as_they_are(spark: SparkSession, tmp_path: Path, 
     with pytest.raises(DeltaUnsupportedOperationException, match="DELTA_IDENTITY_COLUMNS_ALTER_COLUMN_NOT_SUPPORTED"):
         sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN k {change}")
     sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN k COMMENT 'the key'")
+    sql(spark, f"ALTER TABLE delta.`{path}` CHANGE COLUMN k k BIGINT COMMENT 'its key'")
     sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN k FIRST")
     assert DeltaTable.forPath(spark, path).toDF().columns == ["k", "id"]
 

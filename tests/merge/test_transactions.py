@@ -152,11 +152,29 @@ def test_a_constraint_that_another_writer_adds_holds(spark: SparkSession, tmp_pa
 
 def test_a_merge_does_not_run_again_for_other_columns(spark: SparkSession, tmp_path: Path) -> None:
     path = people(spark, tmp_path / "t")
-    other = Once("commit", lambda: sql(spark, f"ALTER TABLE delta.`{path}` ADD COLUMN (note STRING)"))
-    with pytest.raises(MetadataChangedException):
+    sql(spark, f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    other = Once("commit", lambda: sql(spark, f"ALTER TABLE delta.`{path}` ALTER COLUMN age TYPE BIGINT"))
+    with pytest.raises(MetadataChangedException, match="which changed age"):
         upsert(spark, path, [(1, "ANN", 1)]).run(progress=other)
-    assert latest_version(path) == 2
+    assert latest_version(path) == 3
     assert no_file_is_left_over(path)
+
+
+def test_a_merge_does_not_run_again_into_another_table(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    statement = f"CREATE OR REPLACE TABLE delta.`{path}` USING delta AS SELECT 1 AS id, 'x' AS name, 1 AS age"
+    with pytest.raises(MetadataChangedException, match="which replaced the table"):
+        upsert(spark, path, [(1, "ANN", 1)]).run(progress=Once("commit", lambda: sql(spark, statement)))
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [(1, "x", 1)]
+
+
+def test_a_merge_runs_again_beside_a_new_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    other = Once("commit", lambda: sql(spark, f"ALTER TABLE delta.`{path}` ADD COLUMN (note STRING)"))
+    source = frame(spark, "id INT, name STRING", [(1, "ANN")])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    merge.whenMatchedUpdate(set={"name": "s.name"}).run(progress=other)
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "ANN", 30, None)
 
 
 def test_rows_appended_that_the_merge_would_have_seen(spark: SparkSession, tmp_path: Path) -> None:

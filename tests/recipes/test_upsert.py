@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltamerge import DeltaTable, upsert, write_delta
+from deltamerge.api.delta_table import IdentityGenerator
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException, MultipleSourceRowsException
 from deltamerge.recipes.targets import place_of
 
@@ -304,6 +305,17 @@ def test_a_source_with_fewer_columns(spark: SparkSession, tmp_path: Path) -> Non
     assert not (tmp_path / "_rejected").exists()
     upsert(path, source, "id", schema_evolution=True)
     assert sorted(map(tuple, DeltaTable.forPath(spark, path).toDF().collect())) == [(1, "b", 7), (2, "c", None)]
+
+
+def test_generated_columns_with_ignore_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    made = DeltaTable.create(spark).location(path).addColumn("id", "INT").addColumn("name", "STRING")
+    made = made.addColumn("k", "BIGINT", generatedByDefaultAs=IdentityGenerator())
+    made.addColumn("first", "STRING", generatedAlwaysAs="substr(name, 1, 1)").execute()
+    for name in ("ada", "eve"):
+        source = spark.createDataFrame([(1, name)], "id INT, name STRING")
+        upsert(path, source, "id", ignore_nulls=True, insert=["id", "name"])
+    assert [row[::3] for row in DeltaTable.forPath(spark, path).toDF().collect()] == [(1, "e")]
 
 
 def test_what_update_and_insert_write(spark: SparkSession, tmp_path: Path) -> None:

@@ -259,9 +259,8 @@ def _described_changes(described: Sequence[dict[str, object]]) -> tuple[str, dic
 def _changed(
     snapshot: Snapshot, path: tuple[str, ...], part: tuple[str, ...], before: LogField, change: ChangeColumn
 ) -> LogField:
-    has_changes = any(part is not None for part in (change.data_type, change.nullable, change.default))
-    if has_changes and any(key.startswith(IDENTITY) for key in before.metadata):
-        raise identity_change(before.name)
+    if any(key.startswith(IDENTITY) for key in before.metadata):
+        _check_identity_stays(before, change)
     metadata = dict(before.metadata)
     if change.comment is not None:
         metadata[_COMMENT] = change.comment
@@ -299,6 +298,13 @@ def _changed(
         return replace(after, data_type=wanted)
     limited = replace(after, data_type=wanted, metadata=_with_limit(path, after, wanted_field))
     return _converted(limited, spread_limits)
+
+
+def _check_identity_stays(before: LogField, change: ChangeColumn) -> None:
+    wanted = None if change.data_type is None else _to_log(StructField("k", DataType.fromDDL(change.data_type)))
+    is_other_type = wanted is not None and wanted.data_type != before.data_type
+    if is_other_type or change.nullable not in (None, before.nullable) or change.default is not None:
+        raise identity_change(before.name)
 
 
 def _converted(field: LogField, convert: Callable[[StructType], StructType]) -> LogField:

@@ -115,7 +115,7 @@ class MergeIntoCommand:
                     lost.append(LostCommit.of(error))
                     if len(lost) > conf.conflict_retries or not can_run_again(started):
                         raise (gave_up(error, lost) if len(lost) > 1 else error) from None
-                    started, conflict = replace(started, begun=None), error
+                    started = replace(started, begun=None)
                     logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
                 else:
                     return replace(
@@ -129,7 +129,7 @@ class MergeIntoCommand:
                 before = snapshot
                 with translating(self.table.name):
                     snapshot = snapshot_to_change(started, conf, steps)
-                check_same_columns(before, snapshot, conflict)
+                check_same_columns(before, snapshot)
 
     def conf_over(self, session: MergeConf) -> MergeConf:
         """Return the session's settings with what was asked for at the call."""

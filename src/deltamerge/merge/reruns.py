@@ -13,7 +13,8 @@ from deltamerge.exceptions import (
     MetadataChangedException,
     ProtocolChangedException,
 )
-from deltamerge.log.schema import StructField, StructType, with_each_field
+from deltamerge.log.features.column_mapping import physical_name
+from deltamerge.log.schema import StructType, simple_string
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.outcome import LostCommit
 from deltamerge.spark.config import KEYS
@@ -48,15 +49,26 @@ def seconds_to_wait(lost: int, random: float) -> float:
     return random * min(_LONGEST_WAIT, _FIRST_WAIT * (1 << min(lost - 1, _DOUBLED_AT_MOST)))
 
 
-def check_same_columns(before: Snapshot, now: Snapshot, conflict: DeltaConcurrentModificationException) -> None:
-    """Raise a conflict where the table has other columns by now, by which the statement would mean something else."""
-    if _columns(before) != _columns(now):
-        raise conflict
+def check_same_columns(before: Snapshot, now: Snapshot) -> None:
+    """Refuse to run again on another table, or on other columns than those that there were; new ones may be there."""
+    has = _columns(now)
+    changed = [".".join(path) for path, kind in _columns(before).items() if has.get(path) != kind]
+    if changed or before.metadata.id != now.metadata.id:
+        what = f"changed {', '.join(changed)}" if changed else "replaced the table"
+        raise MetadataChangedException(
+            "DELTA_METADATA_CHANGED",
+            f"MetadataChangedException: The metadata of the Delta table {now.store.root} has been changed by a "
+            f"concurrent update, which {what}. Nothing was written. Run it again if it is right for the table now.",
+        )
 
 
-def _columns(snapshot: Snapshot) -> StructType:
-    """Return a table's columns by name and type alone: what else is known of them is read anew."""
-    return with_each_field(snapshot.schema, lambda _, field: StructField(field.name, field.data_type))
+def _columns(snapshot: Snapshot) -> dict[tuple[str, ...], tuple[str, str]]:
+    """Return by path the types of columns and fields, and their names in files."""
+    columns = {}
+    for path, field in snapshot.schema.walk():
+        kind = "struct" if isinstance(field.data_type, StructType) else simple_string(field.data_type)
+        columns[path] = (kind, physical_name(field))
+    return columns
 
 
 def rerun_notes(lost: Sequence[LostCommit]) -> tuple[str, ...]:

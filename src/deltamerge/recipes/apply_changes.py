@@ -418,12 +418,11 @@ class _Follower:
                 lost.append(LostCommit.of(error))
                 if len(lost) > retries:
                     raise
-                conflict = error
             else:
                 return replace(outcome, lost_to=(*lost, *outcome.lost_to)), read
             time.sleep(seconds_to_wait(len(lost), random.random()))
             before, snapshot = snapshot, table.table.snapshot()
-            check_same_columns(before, snapshot, conflict)
+            check_same_columns(before, snapshot)
 
     def _builder(
         self, table: DeltaTable, snapshot: Snapshot, events: DataFrame, keys: DataFrame, rules: FoldRules

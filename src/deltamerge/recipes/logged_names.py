@@ -126,7 +126,7 @@ def logged_names(target: Snapshot, log: DeltaTable, rules: FoldRules, sequence: 
     _check_keys(log, [n for n in schema.names if n not in (SEQUENCE, DELETED, ROW)], [of[key] for key in rules.keys])
     check_log(sequence, schema[SEQUENCE].dataType, log.table.name)
     given = {field.name for field in rules.columns}
-    return LoggedNames(of, tuple(name for name, found in claimed.items() if found is not None and name not in given))
+    return LoggedNames(of, tuple(name for name in stored if stored[name] in recorded and name not in given))
 
 
 _NAMES = "deltamerge.changeLogNames"

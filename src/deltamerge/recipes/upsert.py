@@ -40,6 +40,8 @@ from deltamerge.sql.names import parse_name, quote
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
 from deltamerge.write.align import find_field, same_name, same_shape
+from deltamerge.write.generated_columns import GENERATION_EXPRESSION
+from deltamerge.write.identity_columns import IDENTITY
 from deltamerge.write.stale_rows import refuse_stale_rows
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
@@ -272,14 +274,25 @@ class _UpsertColumns:
     def _pair(self, target: StructField, source: StructField) -> ColumnPair:
         return ColumnPair(target, source, target.name in self.partitions)
 
-    def written(self, argument: str, which: bool | Sequence[str], *, evolves: bool) -> tuple[ColumnPair, ...] | None:
+    def written(self, argument: str, which: bool | Sequence[str], rules: UpsertRules) -> tuple[ColumnPair, ...] | None:
         """Return the columns that a clause writes; None where there is no clause."""
         if which is False:
             return None
         if which is not True:
             return self.pairs(argument, names_in(argument, which))
-        known = [f.name for f in self.target.fields if find_field(self.source, f.name, self.case_sensitive) is not None]
-        return self.pairs(argument, known if evolves else self.target.names)
+
+        def may_lack(field: StructField) -> bool:
+            is_generated = any(key == GENERATION_EXPRESSION or key.startswith(IDENTITY) for key in field.metadata)
+            return rules.schema_evolution or (rules.ignore_nulls and is_generated)
+
+        fields = (f for f in self.target.fields if f.name in self._shared or not may_lack(f))
+        return self.pairs(argument, [field.name for field in fields])
+
+    @cached_property
+    def _shared(self) -> frozenset[str]:
+        """The target's columns that the source has, too."""
+        names = (f.name for f in self.target.fields if find_field(self.source, f.name, self.case_sensitive) is not None)
+        return frozenset(names)
 
 
 def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
@@ -294,8 +307,8 @@ def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> J
         )
     written = WrittenColumns(
         keys=columns.pairs("keys", rules.keys),
-        update=columns.written("update", rules.update, evolves=rules.schema_evolution),
-        insert=columns.written("insert", rules.insert, evolves=rules.schema_evolution),
+        update=columns.written("update", rules.update, rules),
+        insert=columns.written("insert", rules.insert, rules),
         null_safe=rules.null_safe,
         order=tuple(pair for name in rules.order_by if (pair := columns.parsed(name)) is not None),
         kept=tuple(pair.target.name for pair in columns.kept_order(rules.order_by)),
@@ -348,7 +361,7 @@ def _with_update(
     if isinstance(update, Mapping):
         values: dict[str, str | Column] = dict(update)
     else:
-        pairs = columns.written("update", update, evolves=rules.schema_evolution)
+        pairs = columns.written("update", update, rules)
         if pairs is None:
             return builder
         keys, order = columns.pairs("keys", rules.keys), columns.kept_order(rules.order_by)

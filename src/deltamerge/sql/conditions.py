@@ -48,6 +48,7 @@ class Conjunct:
         target_columns: The top-level columns of the target in it, in their own spelling.
         predicate: What a target row must fulfil for it; Unknown unless its side is ``target_only`` or ``neither``.
         is_key: Whether it is one of the `EquiKey`s.
+        least: The column of the source that it wants to be greater than something of the target, or as great.
     """
 
     text: str
@@ -56,6 +57,7 @@ class Conjunct:
     source_columns: frozenset[str]
     predicate: Predicate
     is_key: bool = False
+    least: str | None = None
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,19 @@ def _conjunct(node: Node, scope: Scope) -> Conjunct:
             side = "source_only" if usage.source else "neither"
     readable = side in ("target_only", "neither")
     predicate = predicate_of(node, scope) if readable else Unknown()
-    return Conjunct(node.text, side, frozenset(usage.target), frozenset(usage.source), predicate)
+    source, least = frozenset(usage.source), _least(node, scope)
+    return Conjunct(node.text, side, frozenset(usage.target), source, predicate, least=least)
+
+
+def _least(node: Node, scope: Scope) -> str | None:
+    if not isinstance(node, Operation) or node.op not in ("<", "<=", ">", ">="):
+        return None
+    greater, less = node.operands if node.op in (">", ">=") else node.operands[::-1]
+    found = scope.resolve(greater.parts) if isinstance(greater, Name) else None
+    usage = _Usage(scope)
+    usage.add(less)
+    is_bound = found is not None and found.side == "source" and found.known and len(found.path) == 1
+    return found.path[0] if found is not None and is_bound and not usage.source and usage.certain else None
 
 
 def _equi_key(node: Node, scope: Scope) -> EquiKey | None:

@@ -9,6 +9,7 @@ from deltamerge.exceptions import DeltaTableException
 
 # The longer ones come first.
 _PREFIXES = {"s3": ("aws_",), "az": ("azure_storage_", "azure_"), "gs": ("google_",)}
+_OF_HADOOP = ("fs.", "google.cloud.")
 _NAMES = {
     "s3": {
         "token": "session_token",
@@ -49,6 +50,9 @@ def canonical(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _canonical(kind: str, name: str) -> str:
+    if name.startswith(_OF_HADOOP):
+        # They have names of buckets and accounts in them.
+        return name
     bare = name.lower()
     prefix = next((prefix for prefix in _PREFIXES.get(kind, ()) if bare.startswith(prefix)), "")
     bare = bare.removeprefix(prefix)

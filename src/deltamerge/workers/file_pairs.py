@@ -32,7 +32,7 @@ from deltamerge.workers.staged_rows import taken
 
 _ROWS_AT_ONCE = 4_000_000
 # Of a store, which takes long to answer; each file in work has all its keys in memory.
-_BYTES_AT_ONCE, _FILES_AT_ONCE = 512 << 20, 16
+_BYTES_AT_ONCE, _FEWEST_AT_ONCE, _FILES_AT_ONCE = 512 << 20, 4, 16
 _BY_SOURCE = "by_source"
 _NOT_KEYS = ("row", "file", _BY_SOURCE)
 _Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -120,7 +120,8 @@ def _answers(
     with _unfit_where_it_fails():
         keys = open_keys(files, lookup)
     read: list[pa.Table] = []
-    at_once = max(1, min(_FILES_AT_ONCE, _BYTES_AT_ONCE // max(1, *(file.size for file in joined))))
+    mean = sum(file.size for file in joined) // len(joined)
+    at_once = max(_FEWEST_AT_ONCE, min(_FILES_AT_ONCE, _BYTES_AT_ONCE // max(1, mean)))
     found = files.ahead(lambda file: _rows_of(file, lookup), joined, [file.path for file in joined], at_once)
     for number, rows in enumerate(found):
         read.append(rows.append_column("file", pa.array(np.full(len(rows), number, np.int32))))

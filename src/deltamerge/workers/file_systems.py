@@ -21,11 +21,12 @@ _WITH_DELAYED_OPEN = 20
 _OF_MACHINE = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS, errno.ETIMEDOUT,
-        errno.ESTALE, errno.ECONNRESET, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH,
+        errno.ESTALE, errno.EPIPE, errno.ENOTCONN, errno.ECONNABORTED, errno.ECONNRESET, errno.ECONNREFUSED,
+        errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH,
     }
 )  # fmt: skip
 # Arrow's file systems for stores have no numbers for errors.
-_OF_STORE = re.compile(r"AWS Error|(?i:timed? ?out|no space left|too many open files|connection)")
+_OF_STORE = re.compile(r"AWS Error|google::cloud::Status|(?i:timed? ?out|no space left|too many open files|connection)")
 
 
 def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401

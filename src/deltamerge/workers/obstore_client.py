@@ -18,6 +18,10 @@ _QUERY = re.compile(r"\?\S*")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
+class FileChanged(ValueError):
+    """A file is no longer the one that was opened."""
+
+
 class ObstoreClient:
     """What is asked of a bucket or container; its errors are Python's own, without what may be secret.
 
@@ -59,7 +63,7 @@ class ObstoreClient:
         try:
             return self._asked(f"{key} cannot be read", request)
         except self._changed:
-            raise ValueError(f"{key} was changed meanwhile") from None
+            raise FileChanged(f"{key} was changed meanwhile") from None
 
     def put(self, key: str, content: bytes) -> None:
         """Write a file with one request."""

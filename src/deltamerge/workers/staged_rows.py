@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltamerge.workers.files import Files, has_threads, whole
+from deltamerge.workers.obstore_client import FileChanged
 from deltamerge.workers.table_columns import in_plain_types
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
@@ -89,9 +90,20 @@ class StagedFile:
         """
         try:
             yield
-        finally:
-            if not self.is_staged and files.version(self.path) != (self.size, self.modified):
-                raise SourceChanged(f"{self.path} was changed meanwhile")
+        except Exception as error:
+            if isinstance(error, FileChanged) or self._is_another(files):
+                raise SourceChanged(f"{self.path} was changed meanwhile") from error
+            raise
+        if self._is_another(files):
+            raise SourceChanged(f"{self.path} was changed meanwhile")
+
+    def _is_another(self, files: Files) -> bool:
+        if self.is_staged:
+            return False
+        try:
+            return files.version(self.path) != (self.size, self.modified)
+        except FileNotFoundError:
+            return True
 
 
 @dataclass(frozen=True)
@@ -257,15 +269,19 @@ def is_of_other_calendar(metadata: Any) -> bool:  # noqa: ANN401
     Args:
         metadata: The file's ``FileMetaData``.
     """
-    entries = metadata.metadata or {}
-    if any(key in entries for key in _OTHER_CALENDARS):
-        return True
-    version = entries.get(SPARK_VERSION)
-    if version is None or version >= b"3.1.0":
-        return False
+    version = (metadata.metadata or {}).get(SPARK_VERSION)
+    if is_of_spark_2(metadata) or version is None or version >= b"3.1.0":
+        return is_of_spark_2(metadata)
     # Spark 3.0 still wrote INT96 so. Spark: DataSourceUtils.int96RebaseSpec.
     columns = map(metadata.schema.column, range(metadata.num_columns))
-    return version < b"3" or any(column.physical_type == "INT96" for column in columns)
+    return any(column.physical_type == "INT96" for column in columns)
+
+
+def is_of_spark_2(metadata: Any) -> bool:  # noqa: ANN401
+    """Return whether all of a file's dates and times are in that calendar."""
+    entries = metadata.metadata or {}
+    version = entries.get(SPARK_VERSION)
+    return (version is not None and version < b"3") or any(key in entries for key in _OTHER_CALENDARS)
 
 
 def open_staged(files: Files, staged: StagedRows, columns: Sequence[str]) -> pa.Table:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltamerge.workers.files import Files, check_rows
 from deltamerge.workers.row_blocks import Blocks, mask_of
-from deltamerge.workers.staged_rows import is_of_other_calendar
-from deltamerge.workers.table_columns import Part, has_times, shaped
+from deltamerge.workers.staged_rows import is_of_other_calendar, is_of_spark_2
+from deltamerge.workers.table_columns import Part, has_times, is_array, shaped
+
+_MICROSECONDS_OF_1900 = -2_208_988_800_000_000
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class RowsOfTable:
                 f"[DELTAMERGE_FILE_WITHOUT_COLUMNS] It has none of the table's columns {', '.join(self.expected)}, but "
                 f"{', '.join(each.name for each in fields)}: it was written under other names"
             )
-        if is_of_other_calendar(file.metadata) and any(has_times(each.type) for each in fields):
+        if is_of_spark_2(file.metadata) and any(has_times(each.type) for each in fields):
             raise ValueError("its times are in the calendar of Spark 2; read the table with DeltaTable.toDF()")
 
     def _group(
@@ -111,6 +114,7 @@ class RowsOfTable:
         part: FilePart,
         keep: np.ndarray | None,
     ) -> Iterator[pa.RecordBatch]:
+        has_old = is_of_other_calendar(file.metadata)
         names = list(dict.fromkeys(file.schema_arrow.field(index).name for index in stored.values()))
         batches: Iterable[pa.RecordBatch | int]
         if names:
@@ -128,6 +132,8 @@ class RowsOfTable:
                     arrays.append(pa.nulls(length, column.shape.target))
                 else:
                     found = batch.column(file.schema_arrow.field(stored[name]).name)
+                    if has_old:
+                        _check_since_1900(found)
                     arrays.append(_shaped(found, column, name))
             made = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
             if keep is not None:
@@ -137,6 +143,23 @@ class RowsOfTable:
             if made.num_rows:
                 yield made
         check_rows(start, rows)
+
+
+def _check_since_1900(values: pa.Array) -> None:
+    """Refuse times of Spark 3.0 that are others in the calendar of Spark 2 than in today's."""
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        first = pc.min(values.cast(pa.int64())).as_py()
+        if first is not None and first < _MICROSECONDS_OF_1900:
+            raise ValueError("it has times before 1900 in the calendar of Spark 2; use DeltaTable.toDF()")
+    elif pa.types.is_map(kind):
+        _check_since_1900(values.keys)
+        _check_since_1900(values.items)
+    elif pa.types.is_struct(kind):
+        for field in values.flatten():
+            _check_since_1900(field)
+    elif is_array(kind):
+        _check_since_1900(values.flatten())
 
 
 def _shaped(found: pa.Array, column: Part, name: str) -> pa.Array:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as F
 
 from deltamerge import DeltaTable, merge_sql
 from deltamerge.exceptions import DeltaAnalysisException, MultipleSourceRowsException
@@ -47,12 +48,24 @@ def test_the_latest_row_of_a_key_is_merged(spark: SparkSession, tmp_path: Path) 
 def test_rows_that_on_rules_out_are_no_rivals(spark: SparkSession, tmp_path: Path) -> None:
     """A row that ON rules out by itself takes no other row's place, and its computed key is not evaluated."""
     path = people(spark, tmp_path / "t")
-    changes = [("1", "old", 1, "order"), ("1", "new", 2, "order"), ("1", "later", 9, "note"), ("a", "x", 1, "note")]
+    changes = [("1", "old", 1, "order"), ("1", "new", 40, "order"), ("1", "later", 50, "note"), ("a", "x", 1, "note")]
     source = frame(spark, "ref STRING, name STRING, age INT, kind STRING", changes)
-    on = "s.kind = 'order' AND t.id = CAST(s.ref AS INT) AND s.age < t.age"
+    on = "s.kind = 'order' AND t.id = CAST(s.ref AS INT) AND s.age > t.age"
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), on, dedupe_by="age")
     merge.whenMatchedUpdate(set={"name": "s.name"}).run()
     assert rows(DeltaTable.forPath(spark, path).toDF())[0][:2] == (1, "new")
+
+
+def test_a_column_as_on(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    source = frame(spark, COLUMNS, CHANGES).alias("s")
+    target = DeltaTable.forPath(spark, path).alias("t")
+    on = (F.col("t.id") == F.col("s.id")) & (F.col("t.name") == "ann") & (F.col("t.age") != 5)
+    target.merge(source, on, dedupe_by="age").whenMatchedUpdate(set={"name": "s.name"}).run()
+    assert rows(DeltaTable.forPath(spark, path).toDF())[0][:2] == (1, "new")
+    for rule in (F.col("s.age") > 1, F.col("s.name") != "old"):
+        with pytest.raises(DeltaAnalysisException, match="Filter the source by it, or give ON as SQL"):
+            target.merge(source, on & rule, dedupe_by="age").whenMatchedDelete().run()
 
 
 def test_keys_that_differ_in_case_alone(spark: SparkSession, tmp_path: Path) -> None:
@@ -98,6 +111,8 @@ def test_a_tie_names_the_key(spark: SparkSession, tmp_path: Path) -> None:
         ("age", "t.id > s.id", "t.id > s.id"),
         ("age", "t.id = s.id AND upper(t.name) = s.name", "upper(t.name) = s.name"),
         ("age", "t.id = s.id AND s.age > t.age AND s.at > t.name", "s.at > t.name"),
+        ("age", "t.id = s.id AND s.age < t.age", "s.age < t.age"),
+        ("age", "t.id = s.id AND s.age BETWEEN t.age AND t.id", "BETWEEN"),
     ],
 )
 def test_what_it_cannot_go_by(spark: SparkSession, tmp_path: Path, dedupe_by: str, on: str, said: str) -> None:

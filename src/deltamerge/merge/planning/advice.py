@@ -69,7 +69,7 @@ def conflicts(context: PlanningContext, source: str, retries: int) -> tuple[str,
         f"Commits that delete or replace one of the {files:,} files that may be read{rows}; {again}.",
         f"{writers} that add files which may hold {rows_to_read(context, source)}{rows}; {again}.",
         f"Commits that change the properties or the protocol of the table; {again}.",
-        "Commits that change its columns; these end the merge.",
+        "Commits that change or drop its columns, or replace it; these end the merge.",
     ]
     if context.conf.txn_app_id is not None:
         found.append(f"Commits of the application {context.conf.txn_app_id} with the same or a later version.")

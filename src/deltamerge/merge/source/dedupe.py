@@ -43,52 +43,56 @@ def latest_per_key(merge: ResolvedMerge, on: ConditionShape) -> ResolvedMerge:
     keys = on.equi_keys
     _check_keys_tell(merge, on)
     prefix = free_prefix(merge.source_schema.names)
-    key, order, latest, ties = (f"{prefix}{name}" for name in ("key", "order", "latest", "ties"))
+    key, alone, order, latest, ties = (f"{prefix}{name}" for name in ("key", "alone", "order", "latest", "ties"))
     names = names_of_keys(keys)
     values = (F.expr(key.source_sql).alias(name) for key, name in zip(keys, names, strict=True))
     guard = guard_of(merge, on)
     may_match = F.lit(True) if guard is None else F.expr(guard)
     frame = statement.source if merge.source_alias is None else statement.source.alias(merge.source_alias)
-    by_key = Window.partitionBy(key)
-    ranked = (
-        frame.withColumn(key, F.when(may_match, F.struct(*values)))  # Keys that Spark computes may fail for other rows.
-        .withColumn(order, F.struct(*(F.col(quote(name)) for name in statement.dedupe_by)))
-        .withColumn(latest, F.max(order).over(by_key))
-        .withColumn(ties, F.sum(F.col(order).eqNullSafe(F.col(latest)).cast("bigint")).over(by_key))
-    )
     unmatchable = reduce(
         Column.__or__,
         (F.col(key).getField(name).isNull() for k, name in zip(keys, names, strict=True) if not k.null_safe),
         F.col(key).isNull(),
     )
+    by_key = Window.partitionBy(key, alone)
+    ranked = (
+        # Keys that Spark computes may fail for other rows.
+        frame.withColumn(key, F.when(may_match, F.struct(*values)))
+        # Rows without rivals are not all work of one task.
+        .withColumn(alone, F.when(unmatchable, F.monotonically_increasing_id()))
+        .withColumn(order, F.struct(*(F.col(quote(name)) for name in statement.dedupe_by)))
+        .withColumn(latest, F.max(order).over(by_key))
+        .withColumn(ties, F.sum(F.col(order).eqNullSafe(F.col(latest)).cast("bigint")).over(by_key))
+    )
     is_latest = F.col(order).eqNullSafe(F.col(latest))
     tied = tie_error("dedupe_by", F.col(key), F.col(order))
-    kept = F.when(unmatchable, F.lit(True)).when(is_latest & (F.col(ties) > 1), tied).otherwise(is_latest)
-    rows = ranked.where(kept).drop(key, order, latest, ties)
+    kept = F.when(F.col(alone).isNotNull(), F.lit(True)).when(is_latest & (F.col(ties) > 1), tied).otherwise(is_latest)
+    rows = ranked.where(kept).drop(key, alone, order, latest, ties)
     return replace(merge, statement=replace(statement, source=rows))
 
 
 def _check_keys_tell(merge: ResolvedMerge, on: ConditionShape) -> None:
     """Refuse an ON by which rows with the same keys may match different rows of the target.
 
-    What compares only the columns of ``dedupe_by`` with the target's, as in ``s.changed_at > t.changed_at``, may stay.
+    What wants the first column of ``dedupe_by`` to be greater than the target's, as in ``s.changed_at > t.changed_at``,
+    may stay: the latest row fulfils it where any does.
     """
-    rivals = {name.lower() for name in merge.statement.dedupe_by}
-    others = [
-        conjunct.text
-        for conjunct in on.conjuncts
-        if conjunct.side in ("both", "unreadable")
-        and not conjunct.is_key
-        and not (conjunct.side == "both" and {name.lower() for name in conjunct.source_columns} <= rivals)
-    ]
-    if others or not on.equi_keys:
-        reason = (
-            f"rows with the same keys may match different rows by {others[0]}. Move that into the clauses' conditions"
-            if others
-            else "ON equates no column of the target with an expression over the source. Name a key"
-        )
+    statement, problem = merge.statement, None
+    is_column = statement.condition.column is not None
+    for conjunct in on.conjuncts:
+        is_of_both = bool(conjunct.target_columns and conjunct.source_columns)
+        # What a Column prints may be no SQL, such as strings without quotes.
+        is_unclear = conjunct.side == "unreadable" and (is_of_both or not is_column)
+        is_later = conjunct.least is not None and conjunct.least.lower() == statement.dedupe_by[0].lower()
+        if (conjunct.side == "both" or is_unclear) and not (conjunct.is_key or is_later):
+            problem = f"rows with the same keys may match different rows by {conjunct.text}. Put it into clauses"
+        elif is_column and conjunct.source_columns and not conjunct.target_columns:
+            problem = f"{conjunct.text} rules rows out by themselves. Filter the source by it, or give ON as SQL"
+    if problem is None and not on.equi_keys:
+        problem = "ON equates no column of the target with an expression over the source. Name a key"
+    if problem is not None:
         raise DeltaAnalysisException(
             "DELTA_MERGE_UNRESOLVED_EXPRESSION",
-            f"dedupe_by cannot tell which source rows are rivals: {reason}, or leave dedupe_by out. ON is: "
-            f"{merge.statement.condition.text}",
+            f"dedupe_by cannot tell which source rows are rivals: {problem}, or leave dedupe_by out. ON is: "
+            f"{statement.condition.text}",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.merge_ast import Expression, NameParts
-from deltamerge.sql.names import parse_name
+from deltamerge.sql.names import parse_table_name
 from deltamerge.sql.operands import constant_string, skip_value
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.sql.tokens import Kind, parse_error
@@ -41,7 +41,7 @@ def read_name(cursor: Cursor, where: str, what: str) -> NameParts:
     if name is None:
         cursor.index = start
         cursor.fail(where, ["a name in quotes, or several strings with || between"])
-    return parse_name(name)
+    return parse_table_name(name)
 
 
 def read_string(cursor: Cursor, where: str, what: str) -> str:
