@@ -34,7 +34,7 @@ from deltamerge.txn.application import ApplicationTransaction, option_transactio
 from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
-from deltamerge.write.table_commits import HistoryEntry
+from deltamerge.write.table_commits import HistoryEntry, create_parameters
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
@@ -140,33 +140,39 @@ class Save:
         return CommitNotes(transaction, self.options.get("usermetadata"))
 
 
+def _kind(spark: SparkSession, asked: Save) -> str:
+    where = asked.replaced
+    return write_kind(
+        asked.mode == "overwrite",
+        None if where is None else where.text,
+        asked.request.flag("overwriteSchema"),
+        asked.options.get("partitionoverwritemode"),
+        conf_value(spark, PARTITION_OVERWRITE_MODE),
+        names_partitions=bool(asked.partitions),
+    )
+
+
 def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
     """Write a frame to a path, whose table keeps its types: drift is an error, as in delta-spark."""
     save_to_table(frame, open_table(frame.sparkSession, path), asked, converts=False)
 
 
-def save_to_table(frame: DataFrame, table: Table, asked: Save, *, converts: bool = True) -> None:
+def save_to_table(
+    frame: DataFrame, table: Table, asked: Save, entry: HistoryEntry | None = None, *, converts: bool = True
+) -> None:
     """Write a frame to a table, which need not exist.
 
     Args:
-        converts: As `FrameWrite` has it.
+        entry: As `FrameWrite` has it, `converts` too.
     """
     mode = _mode(asked)
     _refuse_unsupported(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    where = asked.replaced
-    kind = write_kind(
-        mode == "overwrite",
-        None if where is None else where.text,
-        asked.request.flag("overwriteSchema"),
-        asked.options.get("partitionoverwritemode"),
-        conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
-        names_partitions=bool(asked.partitions),
-    )
+    kind = _kind(frame.sparkSession, asked)
     write = _frame_write(frame.sparkSession, "error" if mode == "error" else kind, asked)
-    condition = where if kind == "replace_where" else None
-    write_frame(table, frame, replace(write, condition=condition, converts=converts))
+    condition = asked.replaced if kind == "replace_where" else None
+    write_frame(table, frame, replace(write, condition=condition, converts=converts, entry=entry))
 
 
 def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: int) -> None:
@@ -244,7 +250,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
     if found is not None and asked.mode != "error":
         if asked.mode == "overwrite" and path is not None:
             check_location(found.table, named.parts, path)
-        save_to_table(frame, found.table, asked)
+        save_to_table(frame, found.table, asked, _replacement(found.table, named, asked))
         return
     if path is not None and asked.mode in ("append", "overwrite") and tables.is_forgotten(named.parts, path):
         # Its files outlive the catalog of a session without a metastore.
@@ -255,6 +261,24 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
             save_to_table(frame, table, asked)
         return
     create_as(frame, name, "create", asked)
+
+
+def _replacement(table: Table, name: TableName, asked: Save) -> HistoryEntry | None:
+    """Return what the history calls an overwrite of all rows by name, which stays the same table.
+
+    Delta: DeltaOperations.ReplaceTable with isV1WriterSaveAsTableOverwrite.
+    """
+    kind = _kind(table.spark, asked)
+    if kind not in ("overwrite", "overwrite_schema"):
+        return None
+    keeps = kind == "overwrite"
+    partitions = table.snapshot().metadata.partition_columns if keeps else asked.partitions or ()
+    definition = TableDefinition(StructType(), partitions, asked.properties, clustered_by=asked.cluster_by)
+    is_managed = find_place(table.spark, name, None).is_managed
+    parameters = {**create_parameters(definition, is_managed=is_managed), "isV1SaveAsTableOverwrite": True}
+    if not keeps:
+        parameters["canOverwriteSchema"] = True
+    return HistoryEntry("CREATE OR REPLACE TABLE AS SELECT", parameters)
 
 
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
