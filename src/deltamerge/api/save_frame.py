@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from deltamerge.data_source.write_options import option_partition_columns
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaIllegalArgumentException,
+    DeltaParseException,
     DeltaUnsupportedOperationException,
 )
 from deltamerge.log.snapshot import table_exists
@@ -43,6 +45,8 @@ _ERRORS = ("error", "errorifexists", "default")
 _FILE_OPTIONS = ("compression", "maxrecordsperfile")
 
 
+_TRANSFORM = re.compile(r"(bucket|days|hours|months|years)\(")
+
 # Table properties that Spark takes for parts of the table's definition.
 _LOCATION, _COMMENT = "location", "comment"
 
@@ -57,7 +61,9 @@ class Save:
         options: By their names in lower case.
         properties: Those of the table, which a writer takes as options, too.
         condition: Of which rows the new ones take the place; an option that says so, too, is refused.
+        transform: An expression among the partition columns, which Delta tables do not have; empty for none.
         is_bucketed: Whether the rows are to be in buckets, which Delta tables do not have.
+        is_sorted: Whether the rows are to be sorted within buckets.
     """
 
     source: str = ""
@@ -67,7 +73,9 @@ class Save:
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     condition: Expression | None = None
+    transform: str = ""
     is_bucketed: bool = False
+    is_sorted: bool = False
 
     def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Save:
         if name in ("options", "option"):
@@ -80,11 +88,15 @@ class Save:
             if name == "clusterBy":
                 return replace(self, cluster_by=tuple(map(parse_name, names)))
             # As delta-spark: no columns are as none named.
-            return replace(self, partition_by=tuple(map(column_name, names)) or None)
+            found = tuple(map(column_name, names))
+            transform = next((n for n, of in zip(found, names, strict=True) if _is_transform(of, n)), "")
+            return replace(self, partition_by=found or None, transform=transform)
         if not values or values[0] is None:
             return self
         if name == "bucketBy":
             return replace(self, is_bucketed=True)
+        if name == "sortBy":
+            return replace(self, is_sorted=True)
         if name in ("format", "using"):
             return replace(self, source=str(values[0]).lower())
         mode = str(values[0]).lower()
@@ -152,6 +164,10 @@ def _kind(spark: SparkSession, asked: Save) -> str:
     )
 
 
+def _is_transform(column: object, shown: str) -> bool:
+    return not isinstance(column, str) and _TRANSFORM.match(shown) is not None
+
+
 def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
     """Write a frame to a path, whose table keeps its types: drift is an error, as in delta-spark."""
     save_to_table(frame, open_table(frame.sparkSession, path), asked, converts=False)
@@ -172,7 +188,18 @@ def save_to_table(
     kind = _kind(frame.sparkSession, asked)
     write = _frame_write(frame.sparkSession, "error" if mode == "error" else kind, asked)
     condition = asked.replaced if kind == "replace_where" else None
-    write_frame(table, frame, replace(write, condition=condition, converts=converts, entry=entry))
+    write = replace(write, condition=condition, converts=converts, entry=entry)
+    try:
+        write_frame(table, frame, write)
+    except DeltaParseException as error:
+        if condition is None:
+            raise
+        # In a statement of SQL such a condition is a syntax error, as an option it is not.
+        raise DeltaAnalysisException(
+            "DELTA_FAILED_RECOGNIZE_PREDICATE",
+            f"Cannot recognize the predicate '{condition.text}'. {error.message}",
+            parameters={"predicate": condition.text},
+        ) from None
 
 
 def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: int) -> None:
@@ -216,12 +243,25 @@ def _merges_schema(spark: SparkSession, asked: Save) -> bool:
 
 def _refuse_unsupported(asked: Save) -> None:
     refuse_unsupported(asked.options)
-    if asked.is_bucketed:
+    if asked.is_bucketed or asked.transform.startswith("bucket("):
+        raise DeltaUnsupportedOperationException(
+            "DELTA_OPERATION_NOT_ALLOWED_DETAIL",
+            "Operation not allowed: `Bucketing` is not supported for Delta tables. Leave it out, or name the columns "
+            "with clusterBy or partitionBy. Nothing was written.",
+            parameters={"operation": "Bucketing"},
+        )
+    if asked.transform:
         raise DeltaUnsupportedOperationException(
             "DELTA_OPERATION_NOT_ALLOWED",
-            "Operation not allowed: bucketBy is not supported for Delta tables. Leave it out, or name the columns with "
-            "clusterBy or partitionBy. Nothing was written.",
-            parameters={"operation": "Bucketing"},
+            "Operation not allowed: `Partitioning by expressions` is not supported for Delta tables, as by "
+            f"{asked.transform}. Partition by a generated column with its value. Nothing was written.",
+            parameters={"operation": "Partitioning by expressions"},
+        )
+    if asked.is_sorted:
+        raise DeltaAnalysisException(
+            "SORT_BY_WITHOUT_BUCKETING",
+            "sortBy must be used together with bucketBy, which Delta tables do not have. Leave it out, or sort the "
+            "rows: df.sortWithinPartitions. Nothing was written.",
         )
 
 

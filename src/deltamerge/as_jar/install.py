@@ -135,7 +135,7 @@ def _classes() -> list[SimpleNamespace]:
 def _install(found: SimpleNamespace) -> None:
     recorded = {
         (found.reader, Load): ("format", "option", "options", "schema"),
-        (found.writer, Save): ("format", "mode", "partitionBy", "bucketBy", "option", "options", "clusterBy"),
+        (found.writer, Save): ("format", "mode", "partitionBy", "bucketBy", "sortBy", "option", "options", "clusterBy"),
         (found.writer_v2, Save): ("using", "partitionedBy", "option", "options", "clusterBy", "tableProperty"),
         (found.stream_writer, Save): ("format", "partitionBy", "option", "options", "clusterBy"),
     }
