@@ -4,7 +4,7 @@
 
     DeltaError                                   everything below
     ├── DeltaAnalysisException                   the statement is wrong: correct it (an AnalysisException)
-    │   ├── DeltaParseException                  the MERGE's SQL cannot be read (a ParseException)
+    │   ├── DeltaParseException                  SQL cannot be read (a ParseException)
     │   └── DeltaUnsupportedOperationException   a table like this does not take it (an UnsupportedOperationException)
     ├── DeltaIllegalArgumentException            a setting's value is wrong (a ValueError)
     ├── DeltaTableException                      the table cannot be used
@@ -152,7 +152,7 @@ class DeltaAnalysisException(DeltaError, AnalysisException):
 
 
 class DeltaParseException(DeltaAnalysisException, ParseException):
-    """The SQL of a MERGE cannot be read; nothing was read or written."""
+    """A statement's SQL, or a condition or value in SQL, cannot be read; nothing was read or written."""
 
 
 class DeltaUnsupportedOperationException(DeltaAnalysisException, UnsupportedOperationException):

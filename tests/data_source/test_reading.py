@@ -194,8 +194,10 @@ def test_versions(registered: SparkSession, table: str) -> None:
     assert rows(read(registered, table, timestampAsOf=at).where("id = 1")) == ["Row(id=1, p=1, s='1')"]
     with pytest.raises(Exception, match="DELTA_TIMESTAMP_INVALID"):
         read(registered, table, timestampAsOf="yesterday").collect()
-    with pytest.raises(Exception, match="DELTA_ILLEGAL_OPTION"):
+    with pytest.raises(Exception, match="DELTA_VERSION_NOT_FOUND"):
         read(registered, table, versionAsOf="-1").collect()
+    with pytest.raises(Exception, match="DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE"):
+        read(registered, table, versionAsOf="abc").collect()
 
 
 @pytest.mark.sessions

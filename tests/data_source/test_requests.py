@@ -83,7 +83,7 @@ def test_wrong_options() -> None:
     with pytest.raises(DeltaIllegalArgumentException, match="no table property"):
         asked_write(Request({"delta.nosuch": "1"}, {}), overwrite=False)
     dynamic = {PARTITION_OVERWRITE_MODE: "dynamic"}
-    with pytest.raises(DeltaAnalysisException, match="DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"):
+    with pytest.raises(DeltaIllegalArgumentException, match="DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"):
         asked_write(Request({"partitionby": "p", "overwriteschema": "true"}, dynamic), overwrite=True)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable as DeltaRs
-from pyspark.errors import AnalysisException, UnsupportedOperationException
+from pyspark.errors import AnalysisException, IllegalArgumentException, ParseException, UnsupportedOperationException
+from pyspark.sql import functions as F
 
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store
@@ -16,6 +17,8 @@ from deltamerge.tables import DeltaTable
 from merge.tables import rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.sessions
@@ -130,8 +133,53 @@ def test_errors_that_scripts_catch(installed: SparkSession, tmp_path: Path) -> N
     merge = DeltaTable.forPath(spark, path).alias("t").merge(twice, "t.id = s.id").whenMatchedUpdate(set={"p": "'c'"})
     with pytest.raises(UnsupportedOperationException, match="MULTIPLE_SOURCE_ROW"):
         merge.execute()
-    with pytest.raises(AnalysisException, match="bucketBy is not supported for Delta tables"):
+    with pytest.raises(AnalysisException, match="`Bucketing` is not supported for Delta tables"):
         spark.range(1).write.format("delta").bucketBy(2, "id").saveAsTable("in_buckets")
+
+
+def test_the_exceptions_of_wrong_calls(database: str, installed: SparkSession, tmp_path: Path) -> None:
+    """Scripts catch them by their classes, which are delta-spark's."""
+    spark, path = installed, str(tmp_path / "t")
+    frame = spark.sql("SELECT 1L AS id, 'a' AS p, TIMESTAMP'2020-01-01 00:00:00' AS at")
+    write = frame.write.format("delta").mode("append")
+    for place in (None, ""):
+        with pytest.raises(IllegalArgumentException, match="'path' is not specified"):
+            write.save(place)
+    write.partitionBy("p").save(path)
+    table = DeltaTable.forPath(spark, path)
+    merge = table.alias("t").merge(frame.alias("s"), "t.id = = s.id").whenMatchedDelete()
+    wrong_sql: list[Callable[[], object]] = [
+        lambda: table.delete("id = = 1"),
+        lambda: table.update("id = = 1", {"id": "1"}),
+        lambda: table.update("id = 1", {"id": "1 + + * 2"}),
+        merge.execute,
+    ]
+    for wrong in wrong_sql:
+        with pytest.raises(ParseException, match="PARSE_SYNTAX_ERROR"):
+            wrong()
+    overwrite = frame.write.format("delta").mode("overwrite")
+    with pytest.raises(AnalysisException, match=r"DELTA_FAILED_RECOGNIZE_PREDICATE.*'p = = 1'"):
+        overwrite.option("replaceWhere", "p = = 1").save(path)
+    dynamic = overwrite.option("partitionOverwriteMode", "dynamic")
+    with pytest.raises(IllegalArgumentException, match="REPLACE_WHERE_WITH_DYNAMIC"):
+        dynamic.option("replaceWhere", "p = 'a'").save(path)
+    for version, kind, error in (
+        ("-1", AnalysisException, "DELTA_VERSION_NOT_FOUND"),
+        ("abc", IllegalArgumentException, "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE"),
+    ):
+        with pytest.raises(kind, match=error):
+            spark.read.format("delta").option("versionAsOf", version).load(path).collect()
+    for column, error in (
+        (F.partitioning.months("at"), r"DELTA_OPERATION_NOT_ALLOWED\].*months\(at\)"),
+        (F.partitioning.bucket(4, "id"), "DELTA_OPERATION_NOT_ALLOWED_DETAIL.*Bucketing"),
+    ):
+        with pytest.raises(AnalysisException, match=error):
+            frame.writeTo("by_expression").using("delta").partitionedBy(column).create()
+    with pytest.raises(AnalysisException, match="DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION"):
+        DeltaTable.create(spark).addColumn("id", "INT").execute()
+    with pytest.raises(AnalysisException, match="SORT_BY_WITHOUT_BUCKETING"):
+        frame.write.format("delta").mode("append").sortBy("id").save(path)
+    assert table.history().count() == 1
 
 
 def test_what_the_catalog_says(database: str, installed: SparkSession) -> None:

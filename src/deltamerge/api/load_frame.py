@@ -108,7 +108,7 @@ def load_with(tables: Tables, table: DeltaTable, options: Mapping[str, str], at:
     """
     # Spark reads the timestamps, so that no setting is needed here.
     request = Request(options, {})
-    version, timestamp = request.number("versionAsOf"), options.get("timestampasof")
+    version, timestamp = request.version, options.get("timestampasof")
     if at is not None and not (version is None and timestamp is None):
         raise twice_travelled(table.table.name)
     if reads_changes(request):

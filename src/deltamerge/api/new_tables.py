@@ -42,6 +42,7 @@ class Place:
         given: The location that was asked for.
         has_entry: Whether the catalog knows the name.
         exists: Whether there is a Delta table of that name, or at that path.
+        is_managed: Whether the catalog chooses the location.
     """
 
     table: Table
@@ -49,6 +50,7 @@ class Place:
     given: str | None = None
     has_entry: bool = False
     exists: bool = False
+    is_managed: bool = False
 
 
 def find_place(
@@ -76,7 +78,8 @@ def find_place(
     exists = table_exists(known.store)
     if entry is None and location is not None and not exists:
         return new_place(open_table(spark, location, options, shown), parts)
-    return Place(named(known, parts), parts, location, has_entry=entry is not None, exists=exists)
+    is_managed = location is None if entry is None else entry.details.get("Type") == "MANAGED"
+    return Place(named(known, parts), parts, location, entry is not None, exists, is_managed)
 
 
 def new_place(table: Table, name: tuple[str, ...]) -> Place:
@@ -116,7 +119,9 @@ def create(
         return
     compact_after = auto_compaction(place.table)
     with recorded(place, definition.schema, definition.description, requires_entry=requires_entry):
-        create_table(place.table, definition, mode, rows, notes, file_options, compact_after)
+        create_table(
+            place.table, definition, mode, rows, notes, file_options, compact_after, is_managed=place.is_managed
+        )
 
 
 def clone(

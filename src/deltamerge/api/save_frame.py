@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,7 @@ from deltamerge.data_source.write_options import option_partition_columns
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaIllegalArgumentException,
+    DeltaParseException,
     DeltaUnsupportedOperationException,
 )
 from deltamerge.log.snapshot import table_exists
@@ -34,7 +36,7 @@ from deltamerge.txn.application import ApplicationTransaction, option_transactio
 from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
-from deltamerge.write.table_commits import HistoryEntry
+from deltamerge.write.table_commits import HistoryEntry, create_parameters
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
 _MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
@@ -42,6 +44,8 @@ _ERRORS = ("error", "errorifexists", "default")
 # Delta: TransactionalWrite.writeFiles.
 _FILE_OPTIONS = ("compression", "maxrecordsperfile")
 
+
+_TRANSFORM = re.compile(r"(bucket|days|hours|months|years)\(")
 
 # Table properties that Spark takes for parts of the table's definition.
 _LOCATION, _COMMENT = "location", "comment"
@@ -57,7 +61,9 @@ class Save:
         options: By their names in lower case.
         properties: Those of the table, which a writer takes as options, too.
         condition: Of which rows the new ones take the place; an option that says so, too, is refused.
+        transform: An expression among the partition columns, which Delta tables do not have; empty for none.
         is_bucketed: Whether the rows are to be in buckets, which Delta tables do not have.
+        is_sorted: Whether the rows are to be sorted within buckets.
     """
 
     source: str = ""
@@ -67,7 +73,9 @@ class Save:
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     condition: Expression | None = None
+    transform: str = ""
     is_bucketed: bool = False
+    is_sorted: bool = False
 
     def with_call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Save:
         if name in ("options", "option"):
@@ -80,11 +88,15 @@ class Save:
             if name == "clusterBy":
                 return replace(self, cluster_by=tuple(map(parse_name, names)))
             # As delta-spark: no columns are as none named.
-            return replace(self, partition_by=tuple(map(column_name, names)) or None)
+            found = tuple(map(column_name, names))
+            transform = next((n for n, of in zip(found, names, strict=True) if _is_transform(of, n)), "")
+            return replace(self, partition_by=found or None, transform=transform)
         if not values or values[0] is None:
             return self
         if name == "bucketBy":
             return replace(self, is_bucketed=True)
+        if name == "sortBy":
+            return replace(self, is_sorted=True)
         if name in ("format", "using"):
             return replace(self, source=str(values[0]).lower())
         mode = str(values[0]).lower()
@@ -140,34 +152,56 @@ class Save:
         return CommitNotes(transaction, self.options.get("usermetadata"))
 
 
+def _kind(spark: SparkSession, asked: Save) -> str:
+    is_overwrite = asked.mode == "overwrite"
+    # An append has no regard to it, as in delta-spark.
+    where = asked.replaced if is_overwrite else None
+    return write_kind(
+        is_overwrite,
+        None if where is None else where.text,
+        asked.request.flag("overwriteSchema"),
+        asked.options.get("partitionoverwritemode"),
+        conf_value(spark, PARTITION_OVERWRITE_MODE),
+        names_partitions=bool(asked.partitions),
+    )
+
+
+def _is_transform(column: object, shown: str) -> bool:
+    return not isinstance(column, str) and _TRANSFORM.match(shown) is not None
+
+
 def save_to_path(frame: DataFrame, path: str, asked: Save) -> None:
     """Write a frame to a path, whose table keeps its types: drift is an error, as in delta-spark."""
     save_to_table(frame, open_table(frame.sparkSession, path), asked, converts=False)
 
 
-def save_to_table(frame: DataFrame, table: Table, asked: Save, *, converts: bool = True) -> None:
+def save_to_table(
+    frame: DataFrame, table: Table, asked: Save, entry: HistoryEntry | None = None, *, converts: bool = True
+) -> None:
     """Write a frame to a table, which need not exist.
 
     Args:
-        converts: As `FrameWrite` has it.
+        entry: As `FrameWrite` has it, `converts` too.
     """
     mode = _mode(asked)
     _refuse_unsupported(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    # As delta-spark, which appends without regard to it.
-    where = asked.replaced if mode == "overwrite" else None
-    kind = write_kind(
-        mode == "overwrite",
-        None if where is None else where.text,
-        asked.request.flag("overwriteSchema"),
-        asked.options.get("partitionoverwritemode"),
-        conf_value(frame.sparkSession, PARTITION_OVERWRITE_MODE),
-        names_partitions=bool(asked.partitions),
-    )
+    kind = _kind(frame.sparkSession, asked)
     write = _frame_write(frame.sparkSession, "error" if mode == "error" else kind, asked)
-    condition = where if kind == "replace_where" else None
-    write_frame(table, frame, replace(write, condition=condition, converts=converts))
+    condition = asked.replaced if kind == "replace_where" else None
+    write = replace(write, condition=condition, converts=converts, entry=entry)
+    try:
+        write_frame(table, frame, write)
+    except DeltaParseException as error:
+        if condition is None:
+            raise
+        # In a statement of SQL such a condition is a syntax error, as an option it is not.
+        raise DeltaAnalysisException(
+            "DELTA_FAILED_RECOGNIZE_PREDICATE",
+            f"Cannot recognize the predicate '{condition.text}'. {error.message}",
+            parameters={"predicate": condition.text},
+        ) from None
 
 
 def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: int) -> None:
@@ -211,12 +245,25 @@ def _merges_schema(spark: SparkSession, asked: Save) -> bool:
 
 def _refuse_unsupported(asked: Save) -> None:
     refuse_unsupported(asked.options)
-    if asked.is_bucketed:
+    if asked.is_bucketed or asked.transform.startswith("bucket("):
+        raise DeltaUnsupportedOperationException(
+            "DELTA_OPERATION_NOT_ALLOWED_DETAIL",
+            "Operation not allowed: `Bucketing` is not supported for Delta tables. Leave it out, or name the columns "
+            "with clusterBy or partitionBy. Nothing was written.",
+            parameters={"operation": "Bucketing"},
+        )
+    if asked.transform:
         raise DeltaUnsupportedOperationException(
             "DELTA_OPERATION_NOT_ALLOWED",
-            "Operation not allowed: bucketBy is not supported for Delta tables. Leave it out, or name the columns with "
-            "clusterBy or partitionBy. Nothing was written.",
-            parameters={"operation": "Bucketing"},
+            "Operation not allowed: `Partitioning by expressions` is not supported for Delta tables, as by "
+            f"{asked.transform}. Partition by a generated column with its value. Nothing was written.",
+            parameters={"operation": "Partitioning by expressions"},
+        )
+    if asked.is_sorted:
+        raise DeltaAnalysisException(
+            "SORT_BY_WITHOUT_BUCKETING",
+            "sortBy must be used together with bucketBy, which Delta tables do not have. Leave it out, or sort the "
+            "rows: df.sortWithinPartitions. Nothing was written.",
         )
 
 
@@ -245,7 +292,10 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
     if found is not None and asked.mode != "error":
         if asked.mode == "overwrite" and path is not None:
             check_location(found.table, named.parts, path)
-        save_to_table(frame, found.table, asked, converts=asked.mode != "overwrite")
+        keeps_types = asked.mode == "overwrite"
+        save_to_table(
+            frame, found.table, asked, _replacement(found.table, named, asked), converts=not keeps_types
+        )
         return
     if path is not None and asked.mode in ("append", "overwrite") and tables.is_forgotten(named.parts, path):
         # Its files outlive the catalog of a session without a metastore.
@@ -256,6 +306,24 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
             save_to_table(frame, table, asked)
         return
     create_as(frame, name, "create", asked)
+
+
+def _replacement(table: Table, name: TableName, asked: Save) -> HistoryEntry | None:
+    """Return what the history calls an overwrite of all rows by name, which stays the same table.
+
+    Delta: DeltaOperations.ReplaceTable with isV1WriterSaveAsTableOverwrite.
+    """
+    kind = _kind(table.spark, asked)
+    if kind not in ("overwrite", "overwrite_schema"):
+        return None
+    keeps = kind == "overwrite"
+    partitions = table.snapshot().metadata.partition_columns if keeps else asked.partitions or ()
+    definition = TableDefinition(StructType(), partitions, asked.properties, clustered_by=asked.cluster_by)
+    is_managed = find_place(table.spark, name, None).is_managed
+    parameters = {**create_parameters(definition, is_managed=is_managed), "isV1SaveAsTableOverwrite": True}
+    if not keeps:
+        parameters["canOverwriteSchema"] = True
+    return HistoryEntry("CREATE OR REPLACE TABLE AS SELECT", parameters)
 
 
 def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:

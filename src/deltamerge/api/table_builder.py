@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from deltamerge.api.arguments import check, names_of
 from deltamerge.api.new_tables import create, find_place
+from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.spark.catalog import delta_location
 from deltamerge.sql.names import parse_name, parse_table_name
 from deltamerge.sql.statements.ast import TableName
@@ -290,7 +291,10 @@ class DeltaTableBuilder:
     def _named(self) -> TableName:
         if self.name is None:
             if self.path is None:
-                raise ValueError("a new table needs a location or a tableName")
+                raise DeltaAnalysisException(
+                    "DELTA_CREATE_TABLE_MISSING_TABLE_NAME_OR_LOCATION",
+                    "Table name or location has to be specified: call tableName or location.",
+                )
             return TableName((self.path,), self.path)
         return TableName.of(parse_table_name(self.name))
 

@@ -173,6 +173,12 @@ def list_partitions(original: Original, self: Any, /, tableName: str) -> Any:  #
     return [pyspark_catalog.TablePartition("/".join(map(partition_folder, names, row))) for row in values]
 
 
+def refresh_table(original: Original, self: Any, /, tableName: str) -> None:  # noqa: ANN401
+    """Let Spark read a table anew, and the catalog's entry of a Delta table have its columns."""
+    if _about_table(self, tableName, "REFRESH TABLE {}") is None:
+        catalog_call(original, self, tableName)
+
+
 def truncate_table(original: Original, self: Any, /, tableName: str) -> None:  # noqa: ANN401
     if _about_table(self, tableName, "TRUNCATE TABLE {}") is None:
         catalog_call(original, self, tableName)

@@ -89,8 +89,14 @@ def save(
 ) -> None:
     asked = asked_of(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
     place = path or asked.options.get("path")
-    if place is None or not is_delta(self._spark, asked.source):
+    if not is_delta(self._spark, asked.source):
         original(self, path, format, mode, partitionBy, **options)
+    elif place is None:
+        raise DeltaIllegalArgumentException(
+            "DELTA_TABLE_PATH_NOT_GIVEN",
+            "'path' is not specified: save(path) writes a table at a path, saveAsTable(name) one of a name. Nothing "
+            "was written.",
+        )
     elif not asked.is_of_source and has_connector(self._spark, place):
         save_to_path(_frame(self), place, asked)
     else:

@@ -135,7 +135,7 @@ def _classes() -> list[SimpleNamespace]:
 def _install(found: SimpleNamespace) -> None:
     recorded = {
         (found.reader, Load): ("format", "option", "options", "schema"),
-        (found.writer, Save): ("format", "mode", "partitionBy", "bucketBy", "option", "options", "clusterBy"),
+        (found.writer, Save): ("format", "mode", "partitionBy", "bucketBy", "sortBy", "option", "options", "clusterBy"),
         (found.writer_v2, Save): ("using", "partitionedBy", "option", "options", "clusterBy", "tableProperty"),
         (found.stream_writer, Save): ("format", "partitionBy", "option", "options", "clusterBy"),
     }
@@ -157,12 +157,13 @@ def _install(found: SimpleNamespace) -> None:
         found.catalog: {
             "createTable": catalog_calls.create_table,
             **dict.fromkeys(
-                ("cacheTable", "isCached", "recoverPartitions", "refreshTable", "uncacheTable"),
+                ("cacheTable", "isCached", "recoverPartitions", "uncacheTable"),
                 catalog_calls.catalog_call,
             ),
             "getTable": catalog_calls.get_table,
             "listColumns": catalog_calls.list_columns,
             "listTables": catalog_calls.list_tables,
+            "refreshTable": catalog_calls.refresh_table,
             "tableExists": catalog_calls.has_table,
             "dropTempView": temp_views.drop,
             "dropGlobalTempView": temp_views.drop_global,

@@ -57,7 +57,8 @@ def shallow_clone(
         )
     files = [_absolute(source.store, file) for file in snapshot.files.add_files()]
     _check_vectors(source, target, files)
-    parameters = {"source": f"delta.`{source.location}`", "sourceVersion": snapshot.version}
+    named = ".".join(source.entry) or f"delta.`{source.location}`"
+    parameters = {"source": named, "sourceVersion": snapshot.version}
     metrics = {
         "sourceTableSize": snapshot.files.size_in_bytes,
         "sourceNumOfFiles": snapshot.files.num_files,

@@ -47,6 +47,8 @@ def commit_command(
         # Delta counts what neither reads nor changes files as one, also where it conflicts with every other commit.
         is_blind_append=not reads_or_changes,
         settings=commit_settings(merge_conf(table.spark)),
+        # Delta: OptimisticTransaction.commitLarge, of CLONE and CONVERT.
+        shows_no_version=True,
     )
     commit(prepared)
     metadata = prepared.new_metadata

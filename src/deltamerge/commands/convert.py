@@ -19,7 +19,7 @@ from deltamerge.exceptions import (
     DeltaTableNotFoundException,
     DeltaUnsupportedOperationException,
 )
-from deltamerge.log.actions import Action, AddFile, Metadata
+from deltamerge.log.actions import Action, AddFile, Metadata, compact_json
 from deltamerge.log.features.column_mapping import ID, NONE, mapping_mode, with_column_ids, with_own_names
 from deltamerge.log.features.row_tracking import with_column_names
 from deltamerge.log.paths import encode_path
@@ -92,7 +92,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     )
     parameters = {
         "numFiles": len(adds),
-        "partitionedBy": json.dumps(partition_schema.names),
+        "partitionedBy": compact_json(partition_schema.names),
         "collectStats": True,
         "sourceFormat": "parquet",
     }

@@ -23,7 +23,7 @@ from deltamerge.write.frame_rows import write_fitted
 from deltamerge.write.layout import data_folder
 from deltamerge.write.overwrite_kind import illegal_option
 from deltamerge.write.stale_rows import refuse_stale_rows
-from deltamerge.write.table_commits import changed_metadata, write_parameters
+from deltamerge.write.table_commits import changed_metadata
 from deltamerge.write.table_writer import FrameWrite, written_definition
 
 
@@ -59,7 +59,7 @@ def replace_rows(table: Table, frame: DataFrame, asked: FrameWrite) -> int | Non
         written, schema = write_fitted(
             table, frame, definition, folder, asked.file_options, all_match=condition, with_changes=has_feed
         )
-        parameters = {**write_parameters("Overwrite", asked.partition_columns or ()), "predicate": condition.text}
+        parameters = asked.history_entry(asked.partition_columns or ()).parameters
         metadata = changed_metadata(snapshot, definition.properties, schema)
         outcome = merge_and_compact(
             MergeIntoCommand(

@@ -92,7 +92,7 @@ def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
 
 
 def _asked(request: Request) -> Snapshot:
-    version, timestamp = request.number("versionAsOf"), request.milliseconds("timestampAsOf")
+    version, timestamp = request.version, request.milliseconds("timestampAsOf")
     if version is not None and timestamp is not None:
         raise DeltaAnalysisException(
             "DELTA_ONEOF_IN_TIMETRAVEL", "Please either provide 'timestampAsOf' or 'versionAsOf' for time travel."

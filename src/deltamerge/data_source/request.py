@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.timestamps import parse_instant, parse_timestamp, split_cast
 from deltamerge.spark.config import MergeConf, read_conf
@@ -21,6 +22,7 @@ from deltamerge.write.layout import bytes_of
 from deltamerge.write.overwrite_kind import illegal_option
 
 _HADOOP = "spark.hadoop."
+_WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 _TIMESTAMPS = ("timestampasof", "startingtimestamp", "endingtimestamp")
 
 
@@ -90,6 +92,20 @@ class Request:
             return None
         if not (value.isascii() and value.isdigit()):
             raise illegal_option(name, value, "must be a non-negative integer")
+        return int(value)
+
+    @property
+    def version(self) -> int | None:
+        """The version to read, which the table need not have; None where the option is not given."""
+        value = self.options.get("versionasof")
+        if value is None:
+            return None
+        if not _WHOLE_NUMBER.fullmatch(value):
+            raise DeltaIllegalArgumentException(
+                "DELTA_TIME_TRAVEL_INVALID_BEGIN_VALUE",
+                f"versionAsOf needs to be a valid begin value: a whole number, not '{value}'.",
+                parameters={"timeTravelKey": "versionAsOf"},
+            )
         return int(value)
 
     def bytes(self, name: str) -> int | None:

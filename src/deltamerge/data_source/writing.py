@@ -235,7 +235,7 @@ def commit_batch(plan: str, settings: Mapping[str, str], messages: Sequence[Any]
     asked = asked_write(request, written.kind != "append")
     # Spark says with each batch which one it is; the options of a transaction are for batch writes.
     notes = replace(asked.notes, transaction=ApplicationTransaction(query, batch))
-    _commit(written, request, given, replace(asked, notes=notes, data_change=True), entry)
+    _commit(written, request, given, replace(asked, notes=notes, data_change=True, entry=entry))
 
 
 def abort_write(plan: str, settings: Mapping[str, str], messages: Sequence[Any]) -> None:
@@ -255,7 +255,6 @@ def _commit(
     request: Request,
     messages: Sequence[Any],
     asked: FrameWrite,
-    entry: HistoryEntry | None = None,
 ) -> None:
     store, transaction = request.store, asked.notes.transaction
     with removing_leftovers(store, plan.folder):
@@ -268,24 +267,19 @@ def _commit(
         if not files.files:
             store.delete_folder(plan.folder)
         destination, named = asked.notes.destination(store, request.conf), asked.notes.named()
-        if plan.version is None:
-            mode = "Append" if plan.kind == "append" else "Overwrite"
-            commit_definition(destination, None, definition, files, named, mode, entry)
-            return
-        snapshot = request.snapshot(plan.version)
-        if plan.kind == "overwrite_schema":
-            commit_definition(destination, snapshot, definition, files, named, entry=entry, overwrites=True)
+        snapshot = None if plan.version is None else request.snapshot(plan.version)
+        if snapshot is None or plan.kind == "overwrite_schema":
+            entry = asked.history_entry(definition.partition_columns)
+            commit_definition(destination, snapshot, definition, files, entry, named, overwrites=True)
             return
         replaced = _replaced(plan, request, snapshot, files)
-        names = asked.partition_columns or ()
+        entry = asked.history_entry(asked.partition_columns or (), is_dynamic=plan.kind == "dynamic")
         rows = WrittenRows(
             definition,
             snapshot.protocol,
             files,
             replaced,
-            plan.where,
-            plan.kind == "dynamic",
-            names,
+            plan.where is not None,
             # Which frame the rows come from is not seen here: they may have been computed from other partitions.
             read_table=replaced is not None,
             data_change=asked.data_change,

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark.catalog import with_location
+from deltamerge.spark.own_calls import own_calls
 from deltamerge.spark.session import is_connect
 from deltamerge.spark.table import Table, open_table
 from deltamerge.sql.names import quote_name
@@ -54,4 +55,5 @@ def _update_entry(table: Table, name: tuple[str, ...], schema: StructType) -> No
         return
     java = getattr(spark._jvm, "org.apache.spark.sql.types.DataType").fromJson(columns.json())
     catalog.alterTableDataSchema(*name, java)
-    spark.catalog.refreshTable(quote_name(table.entry))
+    with own_calls():
+        spark.catalog.refreshTable(quote_name(table.entry))

@@ -107,12 +107,13 @@ def _enabling(metadata: Metadata, prepared: PreparedCommit, version: int, timest
 
 
 def _commit_info(prepared: PreparedCommit, timestamp_ms: int) -> dict[str, Any]:
+    has_read = prepared.read_snapshot is not None
     values: dict[str, Any] = {
         "inCommitTimestamp": timestamp_ms if commits_say_when(prepared) else None,
         "timestamp": timestamp_ms,
         "operation": prepared.operation,
         "operationParameters": dict(prepared.operation_parameters),
-        "readVersion": prepared.read_version if prepared.read_version >= 0 else None,
+        "readVersion": prepared.read_version if has_read or prepared.shows_no_version else None,
         "isolationLevel": prepared.isolation_level,
         "isBlindAppend": prepared.is_blind_append,
         "operationMetrics": dict(prepared.operation_metrics) if prepared.settings.records_metrics else None,

@@ -60,6 +60,7 @@ class PreparedCommit:
     Args:
         snapshot: The version that was read, or the store of a table that does not exist yet.
         is_blind_append: Whether only files were added, and none were read.
+        shows_no_version: Whether the history has -1 as the version that was read of a table that did not exist.
     """
 
     snapshot: Snapshot | Store
@@ -71,6 +72,7 @@ class PreparedCommit:
     isolation_level: IsolationLevel
     is_blind_append: bool
     settings: CommitSettings
+    shows_no_version: bool = False
     txn_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property

@@ -40,7 +40,7 @@ def write_kind(
     is_dynamic = (mode or session_mode or "").lower() == "dynamic"
     if where is not None:
         if is_dynamic and mode is not None:
-            raise DeltaAnalysisException(
+            raise DeltaIllegalArgumentException(
                 "DELTA_REPLACE_WHERE_WITH_DYNAMIC_PARTITION_OVERWRITE",
                 "A write with replaceWhere cannot overwrite partitions dynamically: leave out one of the options.",
             )
@@ -49,7 +49,7 @@ def write_kind(
         return "dynamic" if is_dynamic else "overwrite"
     if is_dynamic and names_partitions:
         set_by = "the option partitionOverwriteMode" if mode is not None else PARTITION_OVERWRITE_MODE
-        raise DeltaAnalysisException(
+        raise DeltaIllegalArgumentException(
             "DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE",
             f"A write with overwriteSchema cannot overwrite partitions dynamically, as {set_by} = dynamic asks for: "
             "leave out overwriteSchema, or set the option partitionOverwriteMode = static.",

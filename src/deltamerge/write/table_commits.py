@@ -11,7 +11,7 @@ from typing import TypeAlias
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaConcurrentModificationException
-from deltamerge.log.actions import Action, AddFile, Metadata, Protocol, SetTransaction
+from deltamerge.log.actions import Action, AddFile, Metadata, Protocol, SetTransaction, compact_json
 from deltamerge.log.add_file_stats import known_rows
 from deltamerge.log.features.clustering import DOMAIN, FEATURE, clustering_columns, clustering_domain
 from deltamerge.log.features.column_mapping import NONE, mapping_mode, with_column_ids, without_mapping
@@ -106,9 +106,7 @@ class WrittenRows:
     Args:
         definition: The table's after the commit.
         replaced: The files that they replace; None for an append.
-        predicate: Of which rows they take the place, as the history shows it; None for all.
-        is_dynamic: Whether they take the place of the rows of the same partitions.
-        named_partitions: The partition columns that the write names.
+        has_condition: Whether they take the place of the rows for which a condition is TRUE.
         read_table: Whether the rows were computed from the table's own, or may have been where they replace others,
             so that commits which change any of those meanwhile are in conflict with them.
         data_change: Whether they are other rows than those of the removed files, not the same in a new layout.
@@ -118,9 +116,7 @@ class WrittenRows:
     protocol: Protocol
     files: WrittenFiles
     replaced: Replaced | None
-    predicate: str | None
-    is_dynamic: bool
-    named_partitions: Sequence[str]
+    has_condition: bool
     read_table: bool = False
     data_change: bool = True
 
@@ -147,7 +143,7 @@ def commit_rows(
     snapshot: Snapshot,
     rows: WrittenRows,
     named: tuple[SetTransaction, ...],
-    entry: HistoryEntry | None = None,
+    entry: HistoryEntry,
 ) -> int:
     """Commit rows of an existing table; return its version, the one that was read where there is nothing to commit.
 
@@ -163,15 +159,8 @@ def commit_rows(
     if not actions:
         # Delta: OptimisticTransaction.commitIfNeeded.
         return snapshot.version
-    mode = "Append" if rows.removed is None else "Overwrite"
-    parameters = write_parameters(mode, rows.named_partitions)
-    if rows.predicate is not None:
-        parameters["predicate"] = rows.predicate
-    if rows.is_dynamic:
-        parameters["isDynamicPartitionOverwrite"] = True
-    entry = entry or HistoryEntry("WRITE", parameters)
     metrics = _metrics(rows.files, rows.removed)
-    if rows.predicate is not None and rows.removed is not None:
+    if rows.has_condition and rows.removed is not None:
         metrics |= _metrics_of_replaced(rows.removed)
     prepared = _of_rows(_prepared(destination, snapshot, actions, metrics, entry), rows)
     return commit(prepared, reconcile=_reconcile(prepared, rows)).version
@@ -223,9 +212,8 @@ def commit_definition(
     snapshot: Snapshot | None,
     definition: TableDefinition,
     files: WrittenFiles | None,
+    entry: HistoryEntry,
     named: tuple[SetTransaction, ...] = (),
-    mode: str = "ErrorIfExists",
-    entry: HistoryEntry | None = None,
     *,
     overwrites: bool = False,
 ) -> int:
@@ -258,8 +246,6 @@ def commit_definition(
         actions += _clustering(snapshot, definition)
     else:
         actions += _kept_clustering(snapshot, definition)
-    mode = mode if snapshot is None else "Overwrite"
-    entry = entry or HistoryEntry("WRITE", write_parameters(mode, definition.partition_columns))
     metrics = {} if files is None else _metrics(files, None if snapshot is None else snapshot.files)
     prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
     return commit(prepared).version
@@ -338,17 +324,12 @@ def _metrics_of_replaced(removed: FileTable) -> dict[str, str]:
     return {**deleted, "numCopiedRows": "0", "numAddedChangeFiles": "0"}
 
 
-def write_parameters(mode: str, named_partitions: Sequence[str]) -> dict[str, object]:
-    """Return what the history shows of a write of rows."""
-    return {"mode": mode, "partitionBy": json.dumps(list(named_partitions))}
-
-
-def create_parameters(definition: TableDefinition) -> dict[str, object]:
+def create_parameters(definition: TableDefinition, *, is_managed: bool) -> dict[str, object]:
     """Return the parameters of CREATE TABLE and its like in the history."""
     return {
-        "isManaged": "false",
+        "isManaged": str(is_managed).lower(),
         "description": definition.description,
-        "partitionBy": json.dumps(list(definition.partition_columns)),
-        "clusterBy": json.dumps(list(map(shown_name, definition.clustered_by))),
-        "properties": json.dumps(dict(definition.properties)),
+        "partitionBy": compact_json(list(definition.partition_columns)),
+        "clusterBy": compact_json(list(map(shown_name, definition.clustered_by))),
+        "properties": compact_json(dict(definition.properties)),
     }

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
-from deltamerge.log.actions import AddFile, SetTransaction
+from deltamerge.log.actions import AddFile, SetTransaction, compact_json
 from deltamerge.log.cleanup import PROTECTED_BEFORE
 from deltamerge.log.features.clustering import FEATURE
 from deltamerge.log.features.row_tracking import COLUMN_NAMES, ENABLED, materialized_columns
@@ -104,6 +104,8 @@ def create_table(
     notes: CommitNotes,
     file_options: Mapping[str, str],
     on_commit: OnCommit = lambda _, __: None,
+    *,
+    is_managed: bool = False,
 ) -> None:
     """Create a table.
 
@@ -111,6 +113,7 @@ def create_table(
         mode: ``create``, ``create_if_not_exists``, ``replace`` or ``create_or_replace``.
         rows: What it holds, whose columns the definition has; None for a table without rows.
         file_options: Options of Spark's Parquet writer; they go before the session's settings.
+        is_managed: Whether the catalog chooses the table's location, as the history says.
     """
     transaction = notes.transaction
     if transaction is not None and table_exists(table.store) and transaction.is_in(table.snapshot()):
@@ -127,13 +130,14 @@ def create_table(
         kept = _kept_properties(before, with_vectors=rows is not None)
         definition = replace(definition, properties={**kept, **definition.properties})
     definition = _replacing(table, before, definition)
-    entry = _created(mode, "" if rows is None else " AS SELECT", definition)
+    of_rows = "" if rows is None else " AS SELECT"
+    entry = HistoryEntry(f"{_made(mode)} TABLE{of_rows}", create_parameters(definition, is_managed=is_managed))
     if rows is None:
-        commit_definition(destination_of(table), before, definition, None, entry=entry)
+        commit_definition(destination_of(table), before, definition, None, entry)
         update_columns(table, definition.schema.json())
     else:
-        asked = FrameWrite("error", notes=notes, file_options=file_options)
-        _write_definition(table, rows, before, definition, asked, entry, on_commit)
+        asked = FrameWrite("error", notes=notes, file_options=file_options, entry=entry)
+        _write_definition(table, rows, before, definition, asked, on_commit, overwrites=False)
 
 
 def _kept_properties(before: Snapshot, *, with_vectors: bool) -> dict[str, str]:
@@ -165,10 +169,9 @@ def _check_partitions(before: Snapshot, definition: TableDefinition) -> None:
         )
 
 
-def _created(mode: str, of_rows: str, definition: TableDefinition) -> HistoryEntry:
-    """Return what the history calls a new table. Delta: DeltaOperations.CreateTable, ReplaceTable."""
-    made = {"create": "CREATE", "create_if_not_exists": "CREATE", "replace": "REPLACE"}.get(mode, "CREATE OR REPLACE")
-    return HistoryEntry(f"{made} TABLE{of_rows}", create_parameters(definition))
+def _made(mode: str) -> str:
+    """Return what the history calls the making of a table. Delta: DeltaOperations.CreateTable, ReplaceTable."""
+    return {"create": "CREATE", "create_if_not_exists": "CREATE", "replace": "REPLACE"}.get(mode, "CREATE OR REPLACE")
 
 
 def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefinition:
@@ -269,10 +272,22 @@ class FrameWrite:
     data_change: bool = True
     entry: HistoryEntry | None = None
 
-    @property
-    def mode(self) -> str:
-        """The save mode, as the history shows it."""
-        return {"error": "ErrorIfExists", "append": "Append"}.get(self.kind, "Overwrite")
+    def history_entry(self, partition_columns: Sequence[str], *, is_dynamic: bool = False) -> HistoryEntry:
+        """Return what the history says of the write. Delta: DeltaOperations.Write."""
+        if self.entry is not None:
+            return self.entry
+        parameters: dict[str, object] = {
+            "mode": {"error": "ErrorIfExists", "append": "Append"}.get(self.kind, "Overwrite"),
+            "partitionBy": compact_json(list(partition_columns)),
+        }
+        if self.condition is not None:
+            parameters["predicate"] = self.condition.text
+        said = {
+            "isDynamicPartitionOverwrite": is_dynamic,
+            "canOverwriteSchema": self.kind == "overwrite_schema",
+            "canMergeSchema": self.merges_schema,
+        }
+        return HistoryEntry("WRITE", {**parameters, **{name: True for name, is_so in said.items() if is_so}})
 
 
 def write_table(
@@ -307,7 +322,7 @@ def write_table(
     properties = asked.set_properties if exists else asked.properties
     definition = new_definition(before, table.name, schema, asked.partition_columns, properties, defaults)
     check_stats_columns(parse_schema(schema.json()), definition.partition_columns, definition.properties)
-    return _write_definition(table, frame, before, definition, asked, on_commit=on_commit)
+    return _write_definition(table, frame, before, definition, asked, on_commit, overwrites=exists)
 
 
 def _check_clustering(before: Snapshot, asked: FrameWrite) -> None:
@@ -343,8 +358,9 @@ def _write_definition(
     before: Snapshot | None,
     definition: TableDefinition,
     asked: FrameWrite,
-    entry: HistoryEntry | None = None,
-    on_commit: OnCommit = lambda _, __: None,
+    on_commit: OnCommit,
+    *,
+    overwrites: bool,
 ) -> int:
     protocol_of(before, definition)
     if before is not None:
@@ -354,11 +370,8 @@ def _write_definition(
     with removing_leftovers(table.store, folder):
         written = write_checked(table, frame, definition, folder, asked.file_options)
         destination, named = destination_of(table, asked.notes), asked.notes.named()
-        # What is no overwrite takes the table's place.
-        overwrites = entry is None
-        version = commit_definition(
-            destination, before, definition, written, named, asked.mode, entry or asked.entry, overwrites=overwrites
-        )
+        entry = asked.history_entry(definition.partition_columns)
+        version = commit_definition(destination, before, definition, written, entry, named, overwrites=overwrites)
     update_columns(table, definition.schema.json())
     on_commit(definition.properties, written.files)
     return version
@@ -391,19 +404,12 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
             refuse_stale_rows(table, snapshot, frame, gone.among)
         definition = replace(definition, schema=schema)
         is_dynamic = asked.kind == "dynamic" and bool(snapshot.metadata.partition_columns)
-        names = asked.partition_columns or ()
+        entry = asked.history_entry(asked.partition_columns or (), is_dynamic=is_dynamic)
+        has_condition = condition is not None
         rows = WrittenRows(
-            definition,
-            protocol,
-            written,
-            gone,
-            condition,
-            is_dynamic,
-            names,
-            read_table,
-            asked.data_change,
+            definition, protocol, written, gone, has_condition, read_table, data_change=asked.data_change
         )
-        version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named(), asked.entry)
+        version = commit_rows(destination_of(table, asked.notes), snapshot, rows, asked.notes.named(), entry)
     if definition.schema != schema_to_write(snapshot):
         update_columns(table, definition.schema.json())
     on_commit(definition.properties, written.files)

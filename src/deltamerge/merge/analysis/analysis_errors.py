@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import partial
 
-from pyspark.errors import PySparkException
+from pyspark.errors import ParseException, PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
 from deltamerge.sql.caret import Span, point_at
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import did_you_mean, quote_name
@@ -64,7 +64,7 @@ def analysis_error(
             + _caret(expression, statement, None),
             parameters={"operator": "MergeIntoCommand", "invalidExprSqls": f'"{expression.text}"'},
         )
-    return DeltaAnalysisException(
+    return _class_of(error)(
         condition or "DELTA_MERGE_ANALYSIS_ERROR",
         f"{summary} In: {where}" + _caret(expression, statement, None),
         sqlstate=error.getSqlState() or "42000",
@@ -74,12 +74,16 @@ def analysis_error(
 
 def own_error(error: PySparkException, where: str) -> DeltaAnalysisException:
     """Return Spark's error about an expression of a statement that Delta has no errors of its own for."""
-    return DeltaAnalysisException(
+    return _class_of(error)(
         error.getCondition() or "DELTA_MERGE_ANALYSIS_ERROR",
         f"{_first_lines(error)} In: {where}",
         sqlstate=error.getSqlState() or "42000",
         parameters=_parameters(error),
     )
+
+
+def _class_of(error: PySparkException) -> type[DeltaAnalysisException]:
+    return DeltaParseException if isinstance(error, ParseException) else DeltaAnalysisException
 
 
 def is_of_types(error: DeltaAnalysisException) -> bool:
