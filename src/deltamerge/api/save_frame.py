@@ -293,9 +293,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
         if asked.mode == "overwrite" and path is not None:
             check_location(found.table, named.parts, path)
         keeps_types = asked.mode == "overwrite"
-        save_to_table(
-            frame, found.table, asked, _replacement(found.table, named, asked), converts=not keeps_types
-        )
+        save_to_table(frame, found.table, asked, _replacement(found.table, named, asked), converts=not keeps_types)
         return
     if path is not None and asked.mode in ("append", "overwrite") and tables.is_forgotten(named.parts, path):
         # Its files outlive the catalog of a session without a metastore.
