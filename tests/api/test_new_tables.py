@@ -30,7 +30,7 @@ def test_a_failed_create_leaves_the_table_of_another_session(
     statements: list[str] = []
     store = open_store(str(tmp_path))
 
-    def failing(*_: Any) -> None:
+    def failing(*_: Any, **__: Any) -> None:
         if is_there:
             store.put("_delta_log/00000000000000000000.json", b"{}")
         raise RuntimeError("another was first")
