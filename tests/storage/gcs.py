@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class GCS:
 @contextmanager
 def google_server(folder: Path) -> Iterator[GCS]:
     """Starts a server with an empty bucket."""
+    one_at_a_time = threading.Lock()
     with server(folder) as s3:
 
         class Handler(Forwarding):
@@ -52,9 +54,12 @@ def google_server(folder: Path) -> Iterator[GCS]:
             def forward(self) -> None:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 headers["authorization"] = _AUTHORIZATION
-                if headers.pop(_NO_GENERATION, None) == "0":
-                    headers["if-none-match"] = "*"
-                self.pass_on(self.body(), headers)
+                if headers.pop(_NO_GENERATION, None) != "0":
+                    self.pass_on(self.body(), headers)
+                    return
+                # Google's service looks and writes in one step, the server here in two.
+                with one_at_a_time:
+                    self.pass_on(self.body(), {**headers, "if-none-match": "*"})
 
         with listening(Handler) as port:
             yield GCS(s3, port)
