@@ -91,6 +91,7 @@ class StagedFile:
         try:
             yield
         except Exception as error:
+            # Whatever failed may come of the change: another footer, bytes of another file, no file.
             if isinstance(error, FileChanged) or self._is_another(files):
                 raise SourceChanged(f"{self.path} was changed meanwhile") from error
             raise

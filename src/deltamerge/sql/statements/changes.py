@@ -11,6 +11,7 @@ from deltamerge.sql.merge_clause_parser import read_assignments
 from deltamerge.sql.relations import replace_references
 from deltamerge.sql.statements.ast import DeleteRows, InsertRows, TruncateTable, UpdateRows
 from deltamerge.sql.statements.parts import (
+    not_allowed,
     read_alias,
     read_end,
     read_options,
@@ -19,7 +20,7 @@ from deltamerge.sql.statements.parts import (
     read_table,
     read_where,
 )
-from deltamerge.sql.tokens import Token, closing, parse_error, tokenize
+from deltamerge.sql.tokens import Token, closing, tokenize
 
 _QUERIES = ("SELECT", "VALUES", "TABLE", "FROM", "WITH", "MAP", "REDUCE")
 
@@ -94,13 +95,8 @@ def _merges_schema(cursor: Cursor, where: str) -> bool:
     start = cursor.index
     options = {key.lower(): value.lower() for key, value in read_options(cursor, f"{where} … WITH").items()}
     if options.keys() != {"mergeschema"} or options["mergeschema"] not in ("true", "false"):
-        raise parse_error(
-            cursor.sql,
-            cursor.since(start),
-            "the only option of an INSERT is 'mergeSchema' = 'true' or 'false'",
-            error_class="DELTA_OPERATION_NOT_ALLOWED",
-            hint="Others are options of df.write.",
-        )
+        problem = "the only option of an INSERT is 'mergeSchema' = 'true' or 'false'"
+        raise not_allowed(cursor, problem, "Others are options of df.write.", cursor.since(start))
     return options["mergeschema"] == "true"
 
 

@@ -8,6 +8,7 @@ from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.columns import KEYS, no_keys, read_definition
 from deltamerge.sql.statements.parts import (
+    not_allowed,
     read_end,
     read_options,
     read_properties,
@@ -79,13 +80,8 @@ def _read_definition(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable:
     if cursor.accept("AS") or cursor.peek() in (*_QUERIES, "("):
         table = replace(table, query=read_rest(cursor, f"{_WHERE} AS"))
     if cursor.tokens[1].upper == "EXTERNAL" and table.location is None and table.table.path is None:
-        raise parse_error(
-            cursor.sql,
-            cursor.tokens[1].span,
-            "an EXTERNAL table needs a LOCATION",
-            error_class="DELTA_OPERATION_NOT_ALLOWED",
-            hint="Give one, or leave EXTERNAL out for a table in the warehouse.",
-        )
+        hint = "Give one, or leave EXTERNAL out for a table in the warehouse."
+        raise not_allowed(cursor, "an EXTERNAL table needs a LOCATION", hint, cursor.tokens[1].span)
     read_end(cursor, _WHERE)
     return table
 
@@ -154,21 +150,10 @@ def _read_clause(cursor: Cursor, table: ast.CreateTable) -> ast.CreateTable | No
     if cursor.accept("CLUSTER", "BY"):
         return replace(table, clustered_by=cursor.names_in_brackets(f"{_WHERE} CLUSTER BY"))
     if cursor.peek() == "DEFAULT":
-        raise parse_error(
-            cursor.sql,
-            cursor.span(),
-            "Delta tables have no default collation here",
-            error_class="DELTA_OPERATION_NOT_ALLOWED",
-            hint="Name the collation with each column: a STRING COLLATE UTF8_LCASE.",
-        )
+        hint = "Leave it out: strings are compared by their bytes."
+        raise not_allowed(cursor, "Delta tables have no default collation here", hint)
     if cursor.peek() == "CLUSTERED":
-        raise parse_error(
-            cursor.sql,
-            cursor.span(),
-            "Delta tables have no buckets",
-            error_class="DELTA_OPERATION_NOT_ALLOWED",
-            hint="Use CLUSTER BY (…) or PARTITIONED BY (…).",
-        )
+        raise not_allowed(cursor, "Delta tables have no buckets", "Use CLUSTER BY (…) or PARTITIONED BY (…).")
     return None
 
 
@@ -177,13 +162,8 @@ def _read_partition(cursor: Cursor, where: str) -> ast.ColumnDefinition | str:
     start = cursor.index
     name = cursor.name(where, "a column")
     if cursor.peek() == "(":
-        raise parse_error(
-            cursor.sql,
-            cursor.since(start),
-            "Delta tables are partitioned by columns",
-            error_class="DELTA_OPERATION_NOT_ALLOWED",
-            hint="Use a generated column in the place of a transform.",
-        )
+        hint = "Use a generated column in the place of a transform."
+        raise not_allowed(cursor, "Delta tables are partitioned by columns", hint, cursor.since(start))
     if cursor.peek() in (",", ")"):
         return ".".join(name)
     cursor.index = start

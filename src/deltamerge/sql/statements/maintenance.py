@@ -7,6 +7,7 @@ from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.relations import folded
 from deltamerge.sql.statements import ast
 from deltamerge.sql.statements.parts import (
+    not_allowed,
     read_end,
     read_integer,
     read_key,
@@ -17,7 +18,7 @@ from deltamerge.sql.statements.parts import (
     read_time_travel,
     read_where,
 )
-from deltamerge.sql.tokens import Kind, parse_error
+from deltamerge.sql.tokens import Kind
 
 
 def read_optimize(cursor: Cursor) -> ast.Optimize:
@@ -42,12 +43,7 @@ def read_reorg(cursor: Cursor) -> ast.Reorganize:
     where = read_where(cursor, "REORG", "APPLY")
     cursor.expect("REORG", "APPLY", "(")
     if cursor.peek() == "UPGRADE":
-        raise parse_error(
-            cursor.sql,
-            cursor.span(),
-            "the Iceberg metadata of UniForm is not written",
-            error_class="DELTA_OPERATION_NOT_ALLOWED",
-        )
+        raise not_allowed(cursor, "the Iceberg metadata of UniForm is not written")
     cursor.expect("REORG", "PURGE", ")")
     read_end(cursor, "REORG")
     return ast.Reorganize(table, None if where is None else where.text)
@@ -59,13 +55,8 @@ def read_vacuum(cursor: Cursor) -> ast.Vacuum:
     found: dict[str, float | bool | str] = {}
     while cursor.token is not None and cursor.peek() != ";":
         if cursor.peek() == "USING":
-            raise parse_error(
-                cursor.sql,
-                cursor.span(),
-                "inventories are not read: VACUUM lists the table's folder itself",
-                error_class="DELTA_OPERATION_NOT_ALLOWED",
-                hint="Leave USING INVENTORY out.",
-            )
+            problem = "inventories are not read: VACUUM lists the table's folder itself"
+            raise not_allowed(cursor, problem, "Leave USING INVENTORY out.")
         word = cursor.expect_one("VACUUM", "LITE", "FULL", "RETAIN", "DRY")
         key = "kind" if word in ("LITE", "FULL") else word
         if key in found:

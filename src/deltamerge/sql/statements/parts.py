@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from deltamerge.exceptions import DeltaParseException
+from deltamerge.sql.caret import Span
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.merge_ast import Expression, NameParts
@@ -42,6 +44,12 @@ def read_name(cursor: Cursor, where: str, what: str) -> NameParts:
         cursor.index = start
         cursor.fail(where, ["a name in quotes, or several strings with || between"])
     return parse_table_name(name)
+
+
+def not_allowed(cursor: Cursor, problem: str, hint: str = "", at: Span | None = None) -> DeltaParseException:
+    """Return the error for what others' Delta tables have and these have not, by default at the next token."""
+    place = cursor.span() if at is None else at
+    return parse_error(cursor.sql, place, problem, error_class="DELTA_OPERATION_NOT_ALLOWED", hint=hint)
 
 
 def read_string(cursor: Cursor, where: str, what: str) -> str:
