@@ -14,9 +14,10 @@ SHORT = DELTAMERGE_TEST_JAVA=-XX:TieredStopAtLevel=1
 # In a run of half an hour it does, with one thread of its own kind.
 LONG = DELTAMERGE_TEST_JAVA="-XX:TieredStopAtLevel=4 -XX:CICompilerCount=2"
 
-# Random merges beside delta-spark: how many, and the seed of the first.
+# Random merges beside delta-spark: how many, the seed of the first, and whether each is run by every plan that fits.
 MERGES = 100
 SEED = 1
+EACH_PLAN =
 # Versions of PySpark that are tried besides the lock's.
 VERSIONS = 4.0.4 4.1.4 4.2.1
 # Pairs of Python and PySpark that the wheel and the sdist are installed with, and how their merge runs.
@@ -54,7 +55,7 @@ help:
 	@echo "make test-golden   the tests of tables over more tables of other engines: DELTAMERGE_GOLDEN=folder (needs Maven)"
 	@echo "make versions      the quick tests with other versions of PySpark: VERSIONS='4.0.4 4.1.4 4.2.1'"
 	@echo "make package       wheel and sdist, installed with some pairs of Python and PySpark: PAIRS='3.11:4.3.0'"
-	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1 (needs Maven)"
+	@echo "make oracle        random merges beside delta-spark: MERGES=1000 SEED=1, by every plan with EACH_PLAN=1 (needs Maven)"
 	@echo "make matrix        features of tables, back and forth with delta-spark and delta-rs (needs Maven)"
 	@echo "make corpus        each recorded merge by SQL and by the builder, on classic Spark and over Connect"
 	@echo "make record        tests/data/cases again, by delta-spark: TOPICS='basic star' (needs Maven)"
@@ -114,7 +115,7 @@ package: setup
 	@MODES="$(MODES)" sh scripts/package.sh $(PAIRS)
 
 oracle: setup
-	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED)
+	PYTHONPATH=tests $(PYTHON) -m oracle.random_merges --merges $(MERGES) --seed $(SEED) $(if $(EACH_PLAN),--each-plan)
 
 record: setup
 	PYTHONPATH=tests $(PYTHON) -m oracle.record $(TOPICS)

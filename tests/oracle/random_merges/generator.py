@@ -31,6 +31,7 @@ from .kinds import (
     value,
 )
 from .merge import Clause, Column, Expr, RandomMerge, RandomSource, RandomTable, Row, Side
+from .plans import PLANS
 from .properties import FEATURES
 
 TABLE_SHARED_BY = 4
@@ -38,7 +39,6 @@ TABLE_SHARED_BY = 4
 GENERATED = 0.12
 IDENTITY = 0.12
 CLUSTERED = 0.08
-EXECUTORS = ("auto", "key_lookup", "insert_only", "low_shuffle", "classic")
 NAMES = ("v", "w", "Name", "x", "größe", "select", "dot.ted")
 NEW_NAMES = ("extra", "newS", "more")
 
@@ -66,8 +66,8 @@ def random_merge(seed: int, forced: Collection[str] = ()) -> RandomMerge:
     by_words = evolution and random.random() < 0.8
     if evolution and not by_words:
         conf["spark.databricks.delta.schema.autoMerge.enabled"] = "true"
-    executor = EXECUTORS[seed % len(EXECUTORS)]
-    return RandomMerge(seed, table, source, _on(random, table, source), clauses, by_words, conf, executor)
+    plan = list(PLANS)[seed % len(PLANS)]
+    return RandomMerge(seed, table, source, _on(random, table, source), clauses, by_words, conf, plan)
 
 
 # The table

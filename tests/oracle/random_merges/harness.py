@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from corpus.runner import run_case, settings, table_folder
 from ..client import LineProcess, RequestFailed
 from .explained import explain
 from .merge import RandomMerge
-from .neutral import ROW_IDS, identity_columns, neutral, row_ids, wrong_numbers
+from .neutral import ROW_IDS, Numbered, identity_columns, neutral, row_ids, wrong_numbers
+from .plans import AUTO, PLANS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,28 +91,46 @@ class BothEngines:
         (folder / "made").mkdir(parents=True, exist_ok=True)
 
     def compare(self, merge: RandomMerge) -> Comparison:
-        """Runs a merge by both and compares.
+        """Runs a merge by both and compares: by its own plan, or by the best one where that does not fit.
 
         Raises:
             RequestFailed: delta-spark could not make the table, or did something that has no error class.
         """
-        ours, theirs = self._folder / "ours", self._folder / "theirs"
-        for folder in (ours, theirs):
+        return next(self.compare_each(merge, (merge.plan, AUTO)))
+
+    def compare_each(self, merge: RandomMerge, plans: Iterable[str]) -> Iterator[Comparison]:
+        """Runs a merge by delta-spark and by each of some plans that fits, and compares.
+
+        Raises:
+            RequestFailed: delta-spark could not make the table, or did something that has no error class.
+        """
+        made, ours, theirs = (self._folder / name for name in ("table", "ours", "theirs"))
+        for folder in (made, theirs):
             shutil.rmtree(folder, ignore_errors=True)
         case = merge.case()
-        tables = [table_folder(case, str(folder)) for folder in (ours, theirs)]
-        self._make_table(merge, Path(tables[0]))
-        shutil.copytree(tables[0], tables[1])
-        actions = [action for version in commits(tables[0]) for action in commit_actions(tables[0], version)]
+        table = table_folder(case, str(made))
+        self._make_table(merge, Path(table))
+        shutil.copytree(made, theirs)
+        actions = [action for version in commits(table) for action in commit_actions(table, version)]
         ids = row_ids(actions)
-        numbered = (*identity_columns(json.loads(schema_string(tables[0]))), *ids)
+        numbered = (*identity_columns(json.loads(schema_string(table))), *ids)
         if ids:
             case = replace(case, values={**case.values, "read": ["*", *ROW_IDS]})
         with ThreadPoolExecutor(1) as beside:
             answer = beside.submit(self._run_theirs, case, theirs)
-            got = self._run_ours(merge, case, ours)
-            wanted = answer.result()
-        schemas = [json.loads(schema_string(table)) for table in tables]
+            for plan in plans:
+                shutil.rmtree(ours, ignore_errors=True)
+                shutil.copytree(made, ours)
+                got = self._run_ours(plan, case, ours)
+                if got.error != NOT_AVAILABLE:
+                    wanted = answer.result()
+                    schemas = [json.loads(schema_string(table_folder(case, str(each)))) for each in (ours, theirs)]
+                    yield self._compared(replace(merge, plan=plan), got, wanted, numbered, schemas)
+
+    @staticmethod
+    def _compared(
+        merge: RandomMerge, got: Outcome, wanted: Outcome, numbered: Sequence[Numbered], schemas: Sequence[Any]
+    ) -> Comparison:
         wrong = wrong_numbers(got, numbered, schemas[0])
         got, wanted = neutral(got, numbered), neutral(wanted, numbered)
         differences, explained = compare_outcomes(merge, got, wanted, *map(_comparable, schemas))
@@ -136,17 +156,8 @@ class BothEngines:
             raise RequestFailed(made_before)
         shutil.copytree(made_before, path)
 
-    def _run_ours(self, merge: RandomMerge, case: Case, folder: Path) -> Outcome:
-        got = self._run_by(merge.executor, case, folder)
-        if got.error != NOT_AVAILABLE:
-            return got
-        # A forced plan that cannot do the merge says so and leaves the table alone: the best plan does it then.
-        for source in folder.glob("source-*"):
-            shutil.rmtree(source)
-        return self._run_by("auto", case, folder)
-
-    def _run_by(self, executor: str, case: Case, folder: Path) -> Outcome:
-        with settings(self._spark, {"spark.deltamerge.merge.executor": executor}):
+    def _run_ours(self, plan: str, case: Case, folder: Path) -> Outcome:
+        with settings(self._spark, PLANS[plan]):
             try:
                 return run_case(self._engine, self._spark, case, str(folder))
             except Exception as error:

@@ -10,6 +10,7 @@ from corpus.cases import Case
 from corpus.sql import quote
 
 from .kinds import Kind, Scalar
+from .plans import AUTO
 
 Side: TypeAlias = Literal["t", "s"]
 Pairs: TypeAlias = "tuple[tuple[str, str], ...]"
@@ -173,7 +174,7 @@ class RandomMerge:
         clauses: The clauses.
         evolution: Whether it says WITH SCHEMA EVOLUTION.
         conf: Session settings.
-        executor: ``spark.deltamerge.merge.executor``.
+        plan: One of `PLANS`.
     """
 
     seed: int
@@ -183,7 +184,7 @@ class RandomMerge:
     clauses: tuple[Clause, ...]
     evolution: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
-    executor: str = "auto"
+    plan: str = AUTO
 
     def statement(self) -> str:
         """Gives the statement with places for target and source."""
@@ -238,7 +239,7 @@ class RandomMerge:
     def show(self) -> str:
         """Gives everything for a person to read."""
         table, case = self.table, self.case()
-        lines = [f"-- seed {self.seed}; table made by {table.made_by}, merged by {self.executor}"]
+        lines = [f"-- seed {self.seed}; table made by {table.made_by}, merged by {self.plan}"]
         lines.append(f"CREATE TABLE target ({case.target['ddl']})")
         lines += [f"  PARTITIONED BY ({', '.join(table.partition_by)})"] if table.partition_by else []
         lines += [f"  CLUSTER BY ({', '.join(table.clustered_by)})"] if table.clustered_by else []

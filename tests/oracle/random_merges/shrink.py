@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from .kinds import INT
 from .merge import Clause, Expr, RandomMerge, RandomSource, RandomTable
+from .plans import AUTO
 
 T = TypeVar("T")
 
@@ -66,8 +67,8 @@ def candidates(merge: RandomMerge) -> Iterator[RandomMerge]:
         yield replace(merge, table=replace(table, partition_by=names))
     if table.made_by != "deltamerge" and all("GENERATED" not in c.options for c in table.columns):
         yield replace(merge, table=replace(table, made_by="deltamerge"))
-    if merge.executor != "auto":
-        yield replace(merge, executor="auto")
+    if merge.plan != AUTO:
+        yield replace(merge, plan=AUTO)
     yield from _fewer_columns(merge)
     yield from _smaller_clauses(merge)
     yield from _fewer_target_rows(merge)
