@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaLogCorruptException, DeltaTableException
-from deltamerge.log.change_feed import ENABLED, ChangeBoundary, change_range, read_change_feed
+from deltamerge.log.change_feed import ENABLED, ChangeBoundary, ChangeFeed, change_range
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.snapshot import Snapshot, load_snapshot
@@ -125,7 +125,7 @@ def test_a_version_before_a_gap_has_no_time(tmp_path: Path) -> None:
     snapshot = with_gap(tmp_path, 2)
     times = CommitTimes.of(snapshot, recreatable=False)
     assert (times.versions, times.of_version(4)) == ((3, 4, 5), 5_000)
-    for read in (lambda: times.of_version(1), lambda: read_change_feed(snapshot, 0, 1)):
+    for read in (lambda: times.of_version(1), lambda: ChangeFeed.of(snapshot, 0, 1).files()):
         with pytest.raises(DeltaTableException, match=r"commit was cleaned up.*\[3, 5\]") as raised:
             read()
         assert raised.value.getErrorClass() == "DELTA_VERSION_NOT_FOUND"

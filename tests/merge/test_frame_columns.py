@@ -63,6 +63,45 @@ def test_a_source_whose_frames_have_aliases(spark: SparkSession, path: str) -> N
     assert rows(table.toDF().select("id", "v")) == [(1, 30), (2, 6)]
 
 
+def test_inserts_by_the_names_of_a_sources_frames(spark: SparkSession, path: str) -> None:
+    updates = frame(spark, SCHEMA, SOURCE).alias("u").withColumn("twice", F.expr("u.v * 2"))
+    table = DeltaTable.forPath(spark, path).alias("t")
+    merge = table.merge(updates, "t.id = u.id").whenMatchedUpdate("u.st.a > 0", {"v": "u.v + t.v"})
+    merge.whenNotMatchedInsert("U.v > 0", {"id": "u.id", "v": "twice", "st": F.col("u.st")}).execute()
+    assert rows(table.toDF()) == [(1, 12, (50,)), (2, 6, (60,)), (3, 16, (80,))]
+    left, right = frame(spark, "id INT, x INT", [(4, 10)]), frame(spark, "key INT, y INT", [(4, 20)])
+    source = left.alias("l").join(right.alias("r"), F.expr("l.id = r.key"))
+    merge = table.merge(source, "t.id = l.id and r.y > 0").whenMatchedUpdate(set={"v": "r.y"})
+    merge.whenNotMatchedInsert("r.y > 0", {"id": F.col("l.id"), "v": "x + `r`.`y`"}).execute()
+    assert rows(table.toDF().where("id = 4").select("id", "v")) == [(4, 30)]
+
+
+if not CONNECT:
+    # Over Connect only Spark knows which of two columns of one name a qualifier means.
+
+    def test_inserts_of_a_source_with_two_columns_of_one_name(spark: SparkSession, path: str) -> None:
+        left, right = frame(spark, "id INT, x INT", [(4, 10)]), frame(spark, "id INT, v INT", [(4, 20)])
+        source = left.alias("l").join(right.alias("r"), F.expr("l.id = r.id"))
+        table = DeltaTable.forPath(spark, path).alias("t")
+        for values in ({"id": "l.id", "v": "l.x + r.v"}, {"id": left["id"], "v": right["v"] + left["x"]}):
+            merge = table.merge(source, "t.id = r.id and t.v = 0").whenNotMatchedInsert("r.id > 0", values)
+            merge.execute()
+        assert rows(table.toDF().where("id = 4").select("id", "v")) == [(4, 30), (4, 30)]
+        with pytest.raises(DeltaAnalysisException, match=r"l\.nothing"):
+            table.merge(source, "t.id = r.id").whenNotMatchedInsert(values={"id": "l.nothing"}).execute()
+
+
+def test_inserts_by_a_tables_name(spark: SparkSession, path: str) -> None:
+    frame(spark, SCHEMA, SOURCE).createOrReplaceTempView("updates")
+    frame(spark, "id INT, w INT", [(3, 30)]).createOrReplaceTempView("dim")
+    updates = spark.table("updates")
+    source = updates.join(spark.table("dim"), "id")
+    table = DeltaTable.forPath(spark, path).alias("t")
+    merge = table.merge(source, table.toDF()["id"] == updates["id"])
+    merge.whenNotMatchedInsert(values={"id": updates["id"], "v": updates["v"] + F.col("dim.w")}).execute()
+    assert rows(table.toDF().where("id = 3").select("id", "v")) == [(3, 38)]
+
+
 def test_a_source_that_is_made_of_the_target(spark: SparkSession, path: str) -> None:
     """The sides' aliases tell the columns apart."""
     table = DeltaTable.forPath(spark, path)

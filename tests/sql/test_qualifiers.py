@@ -4,7 +4,7 @@ import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.names import parse_name
-from deltamerge.sql.qualifiers import alias_replacements, replace_qualifiers
+from deltamerge.sql.qualifiers import alias_replacements, rename_columns, to_aliases
 from deltamerge.sql.relations import find_table_references, replace_references
 
 
@@ -109,13 +109,13 @@ def test_tables_of_one_name_in_several_databases(text: str, expected: str) -> No
     ],
 )
 def test_qualifiers_are_replaced(text: str, name: str, expected: str) -> None:
-    assert replace_qualifiers(text, [tuple(name.split("."))]) == expected
+    assert rename_columns(text, to_aliases([tuple(name.split("."))])) == expected
 
 
 def test_tables_whose_names_end_alike_keep_their_whole_names() -> None:
     names = [("prod", "people"), ("cat", "staging", "People")]
     text = "prod.people.id = staging.people.id AND cat.staging.people.v > id"
     expected = "`prod.people`.id = `cat.staging.People`.id AND `cat.staging.People`.v > id"
-    assert replace_qualifiers(text, names) == expected
+    assert rename_columns(text, to_aliases(names)) == expected
     with pytest.raises(DeltaAnalysisException, match=r"people.id may be a column of prod.people and cat.staging.Peop"):
-        replace_qualifiers("people.id = 1", names)
+        rename_columns("people.id = 1", to_aliases(names))

@@ -18,7 +18,7 @@ from deltamerge.api.table_commands import TableCommands
 from deltamerge.commands.convert import convert_to_delta
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
-from deltamerge.log.change_feed import ChangeBoundary, change_range, read_change_feed
+from deltamerge.log.change_feed import ChangeBoundary, ChangeFeed, change_range
 from deltamerge.log.commit_times import datetime_of
 from deltamerge.log.history import COLUMNS, read_history
 from deltamerge.log.paths import folders_up
@@ -333,12 +333,13 @@ class DeltaTable(TableCommands):
             endingTimestamp: Instead of the last: changes made up to this time.
 
         Returns:
-            The table's columns, ``_change_type`` (insert, update_preimage, update_postimage, delete),
+            The table's columns (where columns are mapped, those of the last version that is read), ``_change_type``
+            (insert, update_preimage, update_postimage, delete),
             ``_commit_version`` (BIGINT) and ``_commit_timestamp`` (TIMESTAMP).
 
         Raises:
             DeltaAnalysisException: The range is wrong, changes were not recorded in it, or the schema changed so that
-                they cannot be read with the latest one.
+                they cannot be read with one of them.
             DeltaTableException: A version is no longer in the log.
         """
         snapshot = self.table.snapshot()
@@ -346,8 +347,10 @@ class DeltaTable(TableCommands):
         end = ChangeBoundary(endingVersion, self._milliseconds(endingTimestamp))
         allows = merge_conf(self.table.spark).changes_out_of_range
         versions = change_range(snapshot, start, end, allows_out_of_range=allows)
-        files = () if versions is None else read_change_feed(snapshot, *versions)
-        return changes_frame(self.table, snapshot, files)
+        if versions is None:
+            return changes_frame(self.table, snapshot, ())
+        feed = ChangeFeed.of(snapshot, *versions)
+        return changes_frame(self.table, feed.snapshot, feed.files())
 
     def _milliseconds(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
         return None if timestamp is None else timestamp_ms(self.table.spark, timestamp)

@@ -20,8 +20,8 @@ from deltamerge.log.change_feed import (
     COMMIT_VERSION,
     ChangeBoundary,
     ChangedFile,
+    ChangeFeed,
     change_range,
-    read_change_feed,
 )
 from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.column_mapping import NONE
@@ -47,7 +47,10 @@ def schema_of(options: Mapping[str, str], settings: Mapping[str, str]) -> tuple[
     """Return a table's schema and version, which a frame then stays at."""
     request = Request(options, settings)
     snapshot = _asked(request)
-    schema = readable_schema(snapshot, request)
+    # A stream takes no end.
+    has_end = not request.options.keys().isdisjoint(("endingversion", "endingtimestamp"))
+    feed = _change_feed(request, snapshot) if reads_changes(request) and has_end else None
+    schema = readable_schema(snapshot if feed is None else feed.snapshot, request)
     if options.get("provider", "").lower() == "delta":
         # CREATE TABLE … USING delta LOCATION asks for the columns, and this is all that later queries know of it.
         schema = with_location(schema, request.path)
@@ -67,10 +70,12 @@ def plan_read(
         options = options if location is None else {**options, "path": location}
     request = Request(options, settings)
     snapshot = _asked(request) if pinned is None else request.snapshot(pinned)
-    read = TableRead.of(request, snapshot, schema)
-    if reads_changes(request):
-        return read.rows, lambda _: read.changes(_changed_files(request, snapshot))
-    return read.rows, read.of_version
+    if not reads_changes(request):
+        read = TableRead.of(request, snapshot, schema)
+        return read.rows, read.of_version
+    feed = _change_feed(request, snapshot)
+    changes = TableRead.of(request, snapshot if feed is None else feed.snapshot, schema)
+    return changes.rows, lambda _: changes.changes(() if feed is None else feed.files())
 
 
 def reads_changes(request: Request) -> bool:
@@ -112,12 +117,13 @@ def travelled_changes() -> DeltaAnalysisException:
     )
 
 
-def _changed_files(request: Request, snapshot: Snapshot) -> Sequence[ChangedFile]:
+def _change_feed(request: Request, latest: Snapshot) -> ChangeFeed | None:
+    """Return the changes that are asked for; None where no version lies between two timestamps."""
     start = ChangeBoundary(request.number("startingVersion"), request.milliseconds("startingTimestamp"))
     end = ChangeBoundary(request.number("endingVersion"), request.milliseconds("endingTimestamp"))
     allows = request.conf.changes_out_of_range
-    versions = change_range(snapshot, start, end, allows_out_of_range=allows)
-    return () if versions is None else read_change_feed(snapshot, *versions)
+    versions = change_range(latest, start, end, allows_out_of_range=allows)
+    return None if versions is None else ChangeFeed.of(latest, *versions)
 
 
 @dataclass(frozen=True)

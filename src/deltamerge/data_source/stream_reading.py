@@ -25,7 +25,7 @@ from deltamerge.log.actions import AddFile, Metadata, RemoveFile, first_of
 from deltamerge.log.change_feed import ChangedFile, changes_by_commit
 from deltamerge.log.commit_times import CommitTimes, first_version_from
 from deltamerge.log.commits import Commit, read_commit
-from deltamerge.log.features.column_mapping import is_stored_alike
+from deltamerge.log.features.column_mapping import NONE, is_stored_alike
 from deltamerge.log.schema import fits_into, parse_schema, simple_string
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
@@ -79,13 +79,19 @@ class MetadataSpan:
     metadata: Metadata
 
 
-def open_stream(options: Mapping[str, str], settings: Mapping[str, str], schema: StructType) -> TableStream:
-    """Open the table of a query as a stream; options that a stream cannot honour are refused."""
+def open_stream(
+    options: Mapping[str, str], settings: Mapping[str, str], schema: StructType, pinned: int | None = None
+) -> TableStream:
+    """Open the table of a query as a stream; options that a stream cannot honour are refused.
+
+    Args:
+        pinned: The version whose schema the query's frame has; None for the latest.
+    """
     request = Request(options, settings)
     _check_options(request)
     return TableStream(
         request,
-        TableRead.of(request, request.snapshot(), schema),
+        TableRead.of(request, request.snapshot(pinned), schema),
         _positive("maxFilesPerTrigger", request.number("maxFilesPerTrigger")) or _MAX_FILES,
         _positive("maxBytesPerTrigger", request.bytes("maxBytesPerTrigger")),
     )
@@ -181,10 +187,21 @@ class TableStream:
         self._check_table(start, latest)
         begin = Offset.of_json(start)
         # The commits from the first one on are looked at as they are read.
-        if begin.version <= self.read.snapshot.version and not self.is_checked:
-            self._check_schema(begin.version, self._metadata(begin.version, latest))
+        if not self.is_checked:
+            version = self._first_readable(min(begin.version, latest.version), latest)
+            self._check_schema(version, self._metadata(version, latest))
         self.is_checked = True
         return begin
+
+    def _first_readable(self, version: int, latest: Snapshot) -> int:
+        """Return the first version from one on whose state can be read: in a log that was cut off, not each can.
+
+        Only names tell columns that are not mapped, so that the commits before it are read alike. Delta:
+        DeltaSource.checkReadIncompatibleSchemaChangeOnStreamStartOnce.
+        """
+        if version == latest.version or latest.mapping_mode != NONE or reads_changes(self.request):
+            return version
+        return max(version, CommitTimes.of(latest).versions[0])
 
     def _metadata(self, version: int, latest: Snapshot) -> Metadata:
         if self.known is None or not self.known.first <= version <= self.known.last:
@@ -281,7 +298,8 @@ class TableStream:
             # With it the metadata of its version is known where that of the one before was.
             first = next(commits)
             begin = self._metadata(versions[0], latest)
-            return changes_by_commit(latest, begin, (versions[0], versions[-1]), chain([first], commits))
+            asked = versions[0], versions[-1]
+            return changes_by_commit(latest, latest, begin, asked, chain([first], commits))
         return map(self._added, commits)
 
     def _commit(self, version: int) -> Commit:
@@ -333,8 +351,9 @@ class TableStream:
             raise DeltaAnalysisException(
                 "DELTA_SCHEMA_CHANGED_WITH_VERSION",
                 f"Detected a schema change in version {version} of {self.request.path}: the stream reads "
-                f"{simple_string(known)}, and from then on the table has {simple_string(written)}. Start the query "
-                "again from its checkpoint; if that fails too, with another one.",
+                f"{simple_string(known)}, and from then on the table has {simple_string(written)}. Make its frame "
+                "anew (spark.readStream) and start the query again from its checkpoint; if that fails too, with "
+                "another one.",
                 parameters={"version": str(version)},
             )
 

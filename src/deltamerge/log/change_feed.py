@@ -19,7 +19,7 @@ from deltamerge.exceptions import (
 from deltamerge.log.actions import AddCDCFile, AddFile, CommitInfo, Metadata, RemoveFile, first_of
 from deltamerge.log.commit_times import CommitTimes, first_version_from, version_at
 from deltamerge.log.commits import Commit, damaged, read_commit
-from deltamerge.log.features.column_mapping import is_stored_alike
+from deltamerge.log.features.column_mapping import NONE, is_stored_alike
 from deltamerge.log.features.deletion_vectors import vector_changes
 from deltamerge.log.paths import canonical_path, names_no_file_of_table
 from deltamerge.log.properties import is_enabled
@@ -84,36 +84,62 @@ def reserved_names(found: Iterable[str], otherwise: str) -> DeltaAnalysisExcepti
     )
 
 
-def read_change_feed(snapshot: Snapshot, first: int, last: int) -> tuple[ChangedFile, ...]:
-    """Return the files with the changes of some versions, by version.
+@dataclass(frozen=True)
+class ChangeFeed:
+    """The changes of some versions of a table.
 
-    Changes are read with the schema of `snapshot`, the latest version.
+    Args:
+        latest: The table's latest version.
+        snapshot: The version whose schema the changes are read with.
+        begin: The metadata of the first version.
     """
-    begin = load_snapshot(snapshot.store, first).metadata
-    commits = (_commit(snapshot.store, version, last) for version in range(first, last + 1))
-    return tuple(chain.from_iterable(changes_by_commit(snapshot, begin, (first, last), commits)))
+
+    latest: Snapshot
+    snapshot: Snapshot
+    begin: Metadata
+    first: int
+    last: int
+
+    @staticmethod
+    def of(latest: Snapshot, first: int, last: int) -> ChangeFeed:
+        """Return the changes from one version to another.
+
+        They are read with the latest schema; where columns are mapped, with that of the last of the versions, so that
+        columns which were renamed or dropped later are what they were. Delta: CDCReaderImpl.snapshotForBatchSchema.
+        """
+        begin = load_snapshot(latest.store, first)
+        end = latest if last == latest.version else load_snapshot(latest.store, last)
+        is_mapped = any(each.mapping_mode != NONE for each in (begin, end, latest))
+        return ChangeFeed(latest, end if is_mapped else latest, begin.metadata, first, last)
+
+    def files(self) -> tuple[ChangedFile, ...]:
+        """Return the files with the changes, by version."""
+        commits = (_commit(self.latest.store, version, self.last) for version in range(self.first, self.last + 1))
+        by_commit = changes_by_commit(self.latest, self.snapshot, self.begin, (self.first, self.last), commits)
+        return tuple(chain.from_iterable(by_commit))
 
 
 def changes_by_commit(
-    snapshot: Snapshot, begin: Metadata, versions: tuple[int, int], commits: Iterable[Commit]
+    latest: Snapshot, snapshot: Snapshot, begin: Metadata, versions: tuple[int, int], commits: Iterable[Commit]
 ) -> Iterator[Sequence[ChangedFile]]:
     """Yield the files with the changes of each commit; commits are read as they are asked for.
 
     Args:
+        snapshot: The version whose schema they are read with.
         begin: The metadata of the first version.
         versions: The first and the last one that were asked for.
     """
     if not is_enabled(begin.configuration, ENABLED):
         raise _not_recorded(versions[0], *versions)
     _check_schema(snapshot, begin, versions[0], versions)
-    times = CommitTimes.of(snapshot, recreatable=False)
+    times = CommitTimes.of(latest, recreatable=False)
     for commit in commits:
         metadata = first_of(Metadata, commit.actions)
         if metadata is not None:
             if not is_enabled(metadata.configuration, ENABLED):
                 raise _not_recorded(commit.version, *versions)
             _check_schema(snapshot, metadata, commit.version, versions)
-        yield changed_files(commit, times.of_version(commit.version), snapshot.store)
+        yield changed_files(commit, times.of_version(commit.version), latest.store)
 
 
 def _commit(store: Store, version: int, last: int) -> Commit:
@@ -186,11 +212,14 @@ def _check_schema(snapshot: Snapshot, metadata: Metadata, version: int, asked: t
     is_partitioned_alike = metadata.partition_columns == snapshot.metadata.partition_columns
     if is_partitioned_alike and fits_into(written, read) and is_stored_alike(written, read):
         return
+    remedy = "Ask for the changes before and after that change separately."
+    if snapshot.mapping_mode == NONE:
+        remedy = "Where columns are not mapped it is the latest one: ask for the changes of later versions."
     raise DeltaAnalysisException(
         "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE_SCHEMA_CHANGE",
         f"Retrieving table changes between version {asked[0]} and {asked[1]} failed because of an incompatible schema "
         f"change. The read schema is {simple_string(read)} at version {snapshot.version}, version {version} has "
-        f"{simple_string(written)}. Ask for the changes before and after that change separately.",
+        f"{simple_string(written)}. {remedy}",
         parameters={
             "start": str(asked[0]),
             "end": str(asked[1]),

@@ -28,7 +28,7 @@ CHANGE_COLUMNS = (
 
 
 def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]) -> DataFrame:
-    """Return changes: the columns of `snapshot`, the latest version, then the change's type, version and timestamp."""
+    """Return changes: the columns of `snapshot`, then the change's type, version and timestamp."""
     schema = spark_schema(snapshot)
     of_table = (StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields)
     columns = StructType([*of_table, *CHANGE_COLUMNS])

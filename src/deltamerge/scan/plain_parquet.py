@@ -19,7 +19,7 @@ from deltamerge.spark.session import physical_plan
 from deltamerge.spark.store_options import are_reached_alike
 from deltamerge.storage.task_files import store_kind
 from deltamerge.workers.files import Files
-from deltamerge.workers.parquet_footer import has_wrong_string_bounds
+from deltamerge.workers.parquet_footer import has_wrong_bounds
 from deltamerge.workers.staged_rows import (
     SPARK_VERSION,
     StagedFile,
@@ -174,9 +174,10 @@ def _looked_at(
         return f"may have dates or times in column {ancient[0]} that depend on a setting of the session"
     ranges = []
     for name in keys:
-        if types[name] in (pa.string(), pa.binary()) and has_wrong_string_bounds(metadata):
-            return f"has wrong statistics of the key {name}, as all files of {metadata.created_by}"
-        bounds = [_bounds(group.column(*leaves[name])) for group in groups]
+        (leaf,) = leaves[name]
+        if has_wrong_bounds(metadata, leaf):
+            return f"may have wrong statistics of the key {name}, as files of {metadata.created_by or 'its writer'}"
+        bounds = [_bounds(group.column(leaf)) for group in groups]
         known = [bound for bound in bounds if bound is not None]
         if len(known) < len(bounds):
             return f"has no statistics of the key {name}"
@@ -239,10 +240,11 @@ def _bounds(column: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
         return None
     if statistics.has_min_max:
         try:
-            return statistics.min, statistics.max
+            low, high = statistics.min, statistics.max
         except (OverflowError, UnicodeDecodeError):
             # A day that Python's calendar lacks, or a string that is not UTF-8.
             return None
+        return None if in_order(high) < in_order(low) else (low, high)
     all_null = statistics.has_null_count and statistics.null_count == column.num_values
     return (None, None) if all_null else None
 

@@ -29,16 +29,15 @@ from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.skipping.keys import scaled
 from deltamerge.skipping.timestamps import EPOCH, EPOCH_DATE
 from deltamerge.workers.null_counts import uncounted_leaves
-from deltamerge.workers.parquet_footer import has_wrong_string_bounds
+from deltamerge.workers.parquet_footer import has_wrong_bounds
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import FIELD_ID, parts_of, stored_type
 
 ASCII_MAX_CHARACTER = "\x7f"
 UTF8_MAX_CHARACTER = "\U0010ffff"
-# Up to this version parquet-mr orders NaN above everything, so a maximum that is a number proves that there
-# is none; later versions and other writers leave NaN out of their statistics.
-_LAST_PARQUET_MR_WITH_NAN = 17
-_PARQUET_MR = re.compile(r"parquet-mr version 1\.(\d+)\.")
+# These versions of parquet-mr order NaN above everything, so that a maximum that is a number proves that there is none.
+# Later ones and other writers leave NaN out of their statistics; before, it depends on the place of NaN (PARQUET-1246).
+_ORDERS_NAN = re.compile(r"parquet-mr version 1\.1[0-7]\.")
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 # Counts the NULLs of a column by its path in the file and its leaves there.
 NullCounter: TypeAlias = Callable[[tuple[str, ...], tuple[int, ...]], "int | None"]
@@ -202,21 +201,20 @@ def _timestamp_string(millis: int, zone: str) -> str | None:
 
 def _float_bounds(leaf: _Leaf, kind: str, knows_nan: bool) -> tuple[object, object]:
     low, high = leaf.low, leaf.high
-    assert isinstance(low, float)
-    assert isinstance(high, float)
+    if not isinstance(low, float) or not isinstance(high, float):
+        return None, None
     # Footers may have either zero for both.
     lower, upper = _Number(-0.0 if low == 0 else low, kind), _Number(0.0 if high == 0 else high, kind)
     return lower, upper if knows_nan else None
 
 
 def _orders_nan(created_by: str | None) -> bool:
-    writer = _PARQUET_MR.match(created_by or "")
-    return writer is not None and int(writer.group(1)) <= _LAST_PARQUET_MR_WITH_NAN
+    return _ORDERS_NAN.match(created_by or "") is not None
 
 
 def _string_bounds(leaf: _Leaf, prefix_length: int) -> tuple[str | None, str | None]:
-    assert isinstance(leaf.low, bytes)
-    assert isinstance(leaf.high, bytes)
+    if not isinstance(leaf.low, bytes) or not isinstance(leaf.high, bytes):
+        return None, None
     try:
         low, high = leaf.low.decode(), leaf.high.decode()
     except UnicodeDecodeError:
@@ -279,13 +277,14 @@ def _leaf(footer: pq.FileMetaData, index: int, has_nan: bool | None = None) -> _
             highs.append(statistics.max_raw)
         elif statistics is None or statistics.null_count != chunk.num_values:
             bounded = bounded and has_nan is True
-    if footer.schema.column(index).physical_type == "BYTE_ARRAY" and has_wrong_string_bounds(footer):
+    if has_wrong_bounds(footer, index):
         bounded = False
     if has_nan and bounded:
         return _Leaf(min(lows, default=math.nan), math.nan, nulls, index)
     if not lows or not bounded or (any(map(_is_nan, lows)) and not _orders_nan(footer.created_by)):
         return _Leaf(None, None, nulls, index)
-    return _Leaf(min(lows, key=raw_order), max(highs, key=raw_order), nulls, index)
+    low, high = min(lows, key=raw_order), max(highs, key=raw_order)
+    return _Leaf(None, None, nulls, index) if raw_order(high) < raw_order(low) else _Leaf(low, high, nulls, index)
 
 
 def _raw_order(footer: pq.FileMetaData, index: int) -> Callable[[Any], Any]:

@@ -19,7 +19,8 @@ from deltamerge.spark.column_nodes import ColumnNodes
 from deltamerge.spark.session import frame_of_plan, is_connect
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_name, parse_table_name, quote_name
-from deltamerge.sql.qualifiers import alias_for, replace_qualifiers
+from deltamerge.sql.qualifiers import Renaming, rename_columns
+from deltamerge.sql.relations import folded
 
 _Renamed: TypeAlias = Callable[[NameParts], Column | None]
 _Rewritten: TypeAlias = Callable[[str], Column | None]
@@ -104,15 +105,15 @@ def columns_by_name(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable
     return _by_plan_id(sides) if is_connect(spark) else _by_expr_id(spark, sides)
 
 
-def by_aliases(spark: SparkSession, names: Sequence[NameParts]) -> Callable[[Column], Column]:
-    """Return a function that replaces tables' names before columns by their aliases, as in ``col("db.tbl.id")``."""
+def with_other_names(spark: SparkSession, renaming: Renaming) -> Callable[[Column], Column]:
+    """Return a function that renames the columns which a Column names, as in ``col("db.tbl.id")``."""
 
     def renamed(parts: NameParts) -> Column | None:
-        alias, length = alias_for(parts, names)
-        return None if alias is None else F.col(quote_name((alias, *parts[length:])))
+        others, length = renaming(folded(parts), len(parts) - 1)
+        return F.col(quote_name((*others, *parts[length:]))) if others else None
 
     def rewritten(sql: str) -> Column | None:
-        text = replace_qualifiers(sql, names)
+        text = rename_columns(sql, renaming)
         return None if text == sql else F.expr(text)
 
     return _by_aliases_of_connect(renamed, rewritten) if is_connect(spark) else _by_aliases(spark, renamed, rewritten)
@@ -139,11 +140,20 @@ def _output(frame: DataFrame) -> list[Any]:
     return [java.apply(i) for i in range(java.size())]
 
 
+def _qualifier(attribute: Any) -> list[str]:  # noqa: ANN401
+    parts = attribute.qualifier()
+    return [str(parts.apply(i)) for i in range(parts.size())]
+
+
 def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
     owners: dict[str, list[FrameSide]] = {}
+    qualifiers: dict[str, list[str]] = {}
     for side in sides:
-        for ids in {str(each.exprId().toString()) for frame in side.frames for each in _output(frame)}:
-            owners.setdefault(ids, []).append(side)
+        outputs = {str(each.exprId().toString()): each for frame in side.frames for each in _output(frame)}
+        for expr_id, output in outputs.items():
+            owners.setdefault(expr_id, []).append(side)
+            if side.qualifier is None:
+                qualifiers[expr_id] = _qualifier(output)
 
     def change(node: Any) -> Any:  # noqa: ANN401
         printed = node.toString()
@@ -164,12 +174,12 @@ def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Co
             return None if parts is None else (*parts, str(expression.extractFieldName()))
         if kind != "AttributeReference":
             return None
-        qualifier, name = expression.qualifier(), str(expression.name())
-        own = [str(qualifier.apply(i)) for i in range(qualifier.size())]
-        side = _only(name, owners.get(str(expression.exprId().toString()), []), own[-1] if own else None)
+        name, own, expr_id = str(expression.name()), _qualifier(expression), str(expression.exprId().toString())
+        side = _only(name, owners.get(expr_id, []), own[-1] if own else None)
         if side is None:
             return None
-        return (*(own if side.qualifier is None else [side.qualifier]), name)
+        # The side's frame may know the column by an alias that it did not have where it was taken.
+        return (*(qualifiers[expr_id] if side.qualifier is None else [side.qualifier]), name)
 
     return ColumnNodes(spark, change).column
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.caret import Span
@@ -189,12 +190,28 @@ def alias_for(column: NameParts, names: Sequence[NameParts], longest: int | None
     return None, 0
 
 
-def replace_qualifiers(sql: str, names: Sequence[NameParts]) -> str:
-    """Replace tables' names before columns by their aliases: ``db.tbl.id`` becomes `` `tbl`.id``."""
+Renaming: TypeAlias = Callable[[NameParts, int], "tuple[NameParts, int]"]
+"""Returns what stands in the place of a name's first parts, and of how many; no parts where the name stays as it is.
+
+It is given the name's parts, in lower case, and how many of them may be a qualifier at the most."""
+
+
+def to_aliases(names: Sequence[NameParts]) -> Renaming:
+    """Return what replaces tables' names by their aliases: ``db.tbl.id`` becomes `` `tbl`.id``."""
+
+    def renamed(column: NameParts, longest: int) -> tuple[NameParts, int]:
+        alias, length = alias_for(column, names, longest)
+        return ((), 0) if alias is None else ((alias,), length)
+
+    return renamed
+
+
+def rename_columns(sql: str, renaming: Renaming) -> str:
     tokens = tokenize(sql)
     replacements: dict[Span, str] = {}
     for start, parts, longest in _columns(tokens):
-        alias, length = alias_for(parts, names, longest)
-        if alias is not None and (length > 1 or alias.lower() != parts[0]):
-            replacements[slice_of(tokens[start : start + 2 * length - 1])] = quote(alias)
+        renamed, length = renaming(parts, longest)
+        if renamed and folded(renamed) != parts[:length]:
+            place = slice_of(tokens[start : start + 2 * length - 1])
+            replacements[place] = ".".join(quote(part) for part in renamed)
     return replace_references(sql, replacements)

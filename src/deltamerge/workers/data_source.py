@@ -38,7 +38,8 @@ class DeltaSource(datasource.DataSource):
 
     Attributes:
         settings: The session's settings, as they were when the source was registered; they may be secret.
-        pinned: The version that a frame reads; None where it was not asked for its schema.
+        pinned: The version whose schema a frame has, and which it reads unless it is a stream; None where it was not
+            asked for its schema.
     """
 
     settings: ClassVar[Mapping[str, str]] = {}
@@ -62,7 +63,7 @@ class DeltaSource(datasource.DataSource):
         return TableWriter(*_beside_driver("writing").plan_write(self._options, self.settings, schema, overwrite))
 
     def streamReader(self, schema: StructType) -> TableStreamReader:
-        stream = _beside_driver("stream_reading").open_stream(self._options, self.settings, schema)
+        stream = _beside_driver("stream_reading").open_stream(self._options, self.settings, schema, self.pinned)
         kind = TableStreamReader if limits is None else LimitedStreamReader
         return kind(stream.rows, stream)
 

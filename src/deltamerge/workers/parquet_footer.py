@@ -29,6 +29,16 @@ _WRITTEN_BYTES = 8 << 20
 # Readers make up for errors of these writers, whose name is in the footer.
 _CORRECTED = re.compile(r"parquet-mr version (0\.|1\.\d(\D|$))|parquet-cpp version|impala version", re.IGNORECASE)
 _ORDERS_BY_LENGTH = re.compile(r"parquet-rs version [0-5]\.", re.IGNORECASE)
+# It took the maximum of a chunk's last page for that of the chunk. https://github.com/pola-rs/polars/issues/7842
+_WRONG_ALWAYS = re.compile("Arrow2 ")
+# Other writers compare decimals in bytes as if they had no sign, or each byte as if it had one. Among them are Polars,
+# which gives no version, and earlier versions of these. https://github.com/apache/arrow/issues/42906,
+# https://github.com/apache/arrow-rs/issues/1532, https://github.com/pola-rs/polars/issues/29347, PARQUET-686
+_ORDERS_DECIMALS = re.compile(
+    r"parquet-mr version (1\.\d\d|[2-9])|parquet-cpp-arrow version ([4-9]|\d\d)|delta-rs version|DuckDB version v[1-9]|"
+    r"parquet-rs version ([2-9]\d|\d{3})"
+)
+_BINARIES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 # FileMetaData
 _SCHEMA, _ROWS, _GROUPS, _METADATA, _ORDERS = 2, 3, 4, 5, 7
 # SchemaElement, and of groups only
@@ -54,9 +64,21 @@ Bytes: TypeAlias = Callable[[int, int], Any]
 """Returns a file's bytes from a place on and before another, as a buffer."""
 
 
-def has_wrong_string_bounds(metadata: Any) -> bool:  # noqa: ANN401
-    """Return whether a file's writer compared strings by their length first, so that their bounds bound nothing."""
-    return _ORDERS_BY_LENGTH.match(metadata.created_by or "") is not None
+def has_wrong_bounds(metadata: Any, index: int) -> bool:  # noqa: ANN401
+    """Return whether a file's writer may have compared the values of a leaf in another order than theirs.
+
+    Args:
+        metadata: The file's ``FileMetaData``.
+        index: The leaf's place among those of the file.
+    """
+    writer, column = metadata.created_by or "", metadata.schema.column(index)
+    if _WRONG_ALWAYS.match(writer) or column.physical_type not in _BINARIES:
+        return _WRONG_ALWAYS.match(writer) is not None
+    if column.logical_type.type != "DECIMAL":
+        return _ORDERS_BY_LENGTH.match(writer) is not None
+    # Of bytes of any length only parquet-mr compares the numbers. https://github.com/apache/arrow-rs/issues/10860
+    has_length = column.physical_type == "FIXED_LEN_BYTE_ARRAY" or writer.startswith("parquet-mr")
+    return not has_length or _ORDERS_DECIMALS.match(writer) is None
 
 
 @dataclass(frozen=True)

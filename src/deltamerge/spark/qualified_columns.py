@@ -1,0 +1,78 @@
+"""Columns of a frame that names below it qualify, as those of ``a.alias("a").join(b.alias("b"), …)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from deltamerge.spark.session import is_connect
+from deltamerge.sql.merge_ast import NameParts
+from deltamerge.sql.names import parse_table_name, quote_name
+from deltamerge.sql.relations import folded
+from deltamerge.sql.tokens import name_end, tokenize
+
+
+@dataclass(frozen=True)
+class QualifiedColumn:
+    """A column of a frame.
+
+    Args:
+        qualifier: What may stand before its name, or the last parts of it; no parts for nothing.
+        place: Which of the frame's columns it is.
+    """
+
+    qualifier: NameParts
+    name: str
+    place: int
+
+
+def qualified_columns(frame: DataFrame) -> tuple[QualifiedColumn, ...]:
+    """Return the columns of a frame; over Connect those that have a qualifier and whose name no other one has."""
+    return tuple(_of_connect(frame) if is_connect(frame.sparkSession) else _of_plan(frame))
+
+
+def _of_plan(frame: DataFrame) -> Iterator[QualifiedColumn]:
+    jvm: Any = frame.sparkSession.sparkContext._jvm
+    output: Any = frame._jdf.queryExecution().analyzed().output()
+    # One call for all of them: named_struct('id', a.id, …)
+    tokens = tokenize(jvm.org.apache.spark.sql.catalyst.expressions.CreateStruct.apply(output).sql())
+    start, place = 4, 0
+    while start < len(tokens):
+        end = name_end(tokens, start)
+        *qualifier, name = (token.name for token in tokens[start:end:2])
+        yield QualifiedColumn(tuple(qualifier), name, place)
+        # A comma, the next one's name as a string, and a comma.
+        start, place = end + 3, place + 1
+
+
+def _of_connect(frame: DataFrame) -> Iterator[QualifiedColumn]:
+    connect: Any = frame
+    names = folded(frame.schema.names)
+    for qualifier in dict.fromkeys(_names_below(connect._plan)):
+        for name in _named_by(frame, qualifier):
+            if names.count(name.lower()) == 1:
+                yield QualifiedColumn(qualifier, name, names.index(name.lower()))
+
+
+def _named_by(frame: DataFrame, qualifier: NameParts) -> Sequence[str]:
+    try:
+        return frame.select(f"{quote_name(qualifier)}.*").schema.names
+    except AnalysisException:
+        # A node above has other columns, of which Spark knows and the client does not.
+        return ()
+
+
+def _names_below(plan: Any) -> Iterator[NameParts]:  # noqa: ANN401
+    kind = type(plan).__name__
+    if kind == "SubqueryAlias":
+        yield (str(plan._alias),)
+    elif kind == "Read":
+        yield parse_table_name(plan.table_name)
+    else:
+        for child in (getattr(plan, name, None) for name in ("_child", "left", "right")):
+            if child is not None:
+                yield from _names_below(child)
