@@ -58,6 +58,8 @@ def test_changed_rows(spark: SparkSession, tmp_path: Path, kind: str, executor: 
         .whenNotMatchedBySourceDelete("t.id = 5")
         .returning()
     )
+    metrics = table.history(1).collect()[0].operationMetrics
+    assert (metrics["numTargetChangeFilesAdded"] != "0") is (kind == "change_data")
     assert changed.columns == ["merge_action", "id", "name", "n"]
     assert rows_of(changed) == EXPECTED
     after = [row[1:] for row in EXPECTED if row[0] != "DELETE"]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 import deltamerge
-from deltamerge import DeltaTable, write_delta
+from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from log.logs import PROTOCOL, Log, add, metadata
 from merge.tables import CONNECT
@@ -223,6 +223,14 @@ def test_changes(registered: SparkSession, table: str) -> None:
         for row in read(registered, table, readChangeFeed="true", startingVersion=2).select("_change_type").collect()
     ]
     assert kinds == ["delete"]
+
+
+def test_changes_before_a_column_was_renamed(registered: SparkSession, tmp_path: Path) -> None:
+    properties = {"delta.enableChangeDataFeed": "true", "delta.columnMapping.mode": "name"}
+    write_delta(registered.range(2).selectExpr("id", "id + 10 AS v"), str(tmp_path), properties=properties)
+    sql(registered, f"ALTER TABLE delta.`{tmp_path}` RENAME COLUMN v TO w")
+    found = read(registered, tmp_path, readChangeFeed="true", startingVersion=0, endingVersion=0)
+    assert sorted((row.id, row.v) for row in found.collect()) == [(0, 10), (1, 11)]
 
 
 @pytest.mark.sessions

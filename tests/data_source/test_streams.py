@@ -158,6 +158,23 @@ def test_columns_that_only_look_the_same(registered: SparkSession, tmp_path: Pat
         run(read(registered, source, startingVersion=0), tmp_path / "target")
 
 
+def test_a_frame_that_is_older_than_a_column(registered: SparkSession, tmp_path: Path) -> None:
+    """The same frame started again would pass over the column's values for good."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    write_delta(registered.range(1), str(source))
+    frame = read(registered, source)
+    run(frame, target)
+    wider = registered.range(1, 2).selectExpr("id", "id AS v")
+    wider.write.format("delta").mode("append").option("mergeSchema", "true").save(str(source))
+    for _ in range(2):
+        with pytest.raises(Exception, match="DELTA_SCHEMA_CHANGED_WITH_VERSION"):
+            run(frame, target)
+    assert ids(registered, target) == [0]
+    run(read(registered, source), target, mergeSchema="true")
+    found = registered.read.format("delta").load(str(target)).orderBy("id").collect()
+    assert [tuple(row) for row in found] == [(0, None), (1, 1)]
+
+
 def test_a_column_that_is_dropped_while_a_stream_runs(registered: SparkSession, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     properties = {"delta.columnMapping.mode": "name"}

@@ -302,6 +302,22 @@ def test_a_stream_whose_begin_was_cleaned_up(tmp_path: Path) -> None:
         stream.latest_offset(start)
 
 
+@pytest.mark.parametrize("asked", [{"startingversion": "7"}, {"startingtimestamp": "2000-01-01"}])
+def test_a_stream_from_a_version_whose_state_is_gone(tmp_path: Path, asked: dict[str, str]) -> None:
+    """A log that was cut off between two checkpoints still has the commits."""
+    for number in range(10):
+        writer = TableWriter(*plan_write({"path": str(tmp_path)}, SETTINGS, SCHEMA, overwrite=False))
+        commit_write(writer._plan, SETTINGS, [writer.write(iter([batch(number)]))])
+    write_checkpoint(load_snapshot(open_store(str(tmp_path))), 0)
+    for number in range(7):
+        (tmp_path / "_delta_log" / f"{number:020d}.json").unlink()
+    stream = open_stream({"path": str(tmp_path), **asked}, SETTINGS, SCHEMA)
+    start = stream.initial_offset()
+    groups = stream.parts(start, stream.latest_offset(start))
+    rows = [row for group in groups for found in stream.rows.read(group) for row in found.to_pylist()]
+    assert sorted(row["id"] for row in rows) == [7, 8, 9]
+
+
 def test_names_that_differ_in_case_only(tmp_path: Path) -> None:
     """As spark.sql.caseSensitive allows: the table has room for one of them."""
     inner = StructType([StructField("s", StructType([StructField("a", LongType()), StructField("A", LongType())]))])

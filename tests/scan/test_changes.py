@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import Row
 
-from deltamerge import DeltaTable, merge_sql, write_delta
+from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.exceptions import DeltaAnalysisException
 
 if TYPE_CHECKING:
@@ -161,3 +161,21 @@ def test_rows_that_a_restore_brings_back(spark: SparkSession, tmp_path: Path) ->
     table = DeltaTable.forPath(spark, str(path))
     assert rows(table.changes(2), "_change_type", "id") == [("insert", 3)]
     assert rows(table.toDF(), "id") == [(i,) for i in range(10)]
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize("change", ["RENAME COLUMN v TO w", "DROP COLUMN v", "ADD COLUMN (w BIGINT)"])
+def test_changes_before_columns_changed(spark: SparkSession, tmp_path: Path, change: str) -> None:
+    """They are read with the schema of the last version that is asked for."""
+    path = str(tmp_path)
+    mapped = {**FEED, "delta.columnMapping.mode": "name"}
+    write_delta(spark.range(2).selectExpr("id", "id + 10 AS v"), path, properties=mapped)
+    sql(spark, f"ALTER TABLE delta.`{path}` {change}")
+    table = DeltaTable.forPath(spark, path)
+    assert rows(table.changes(0, 0), "id", "v") == [(0, 10), (1, 11)]
+    assert table.changes(0, 0).columns[:-3] == ["id", "v"]
+    if change.startswith("ADD"):
+        assert table.changes(0).columns[:-3] == ["id", "v", "w"]
+    else:
+        with pytest.raises(DeltaAnalysisException, match="Ask for the changes before and after that change separately"):
+            table.changes(0)

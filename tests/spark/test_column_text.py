@@ -173,6 +173,17 @@ def test_odd_names_of_connect_columns(connect: Any) -> None:
     assert [k.source_sql for k in sent.equi_keys] == ["`s`.`max(ts)`", "`s.1`.`x``y`"]
 
 
+def test_stars_of_connect_columns(connect: Any) -> None:
+    """A string of a star prints like one."""
+    from deltamerge.spark.column_trees import proto_contains_star
+
+    c, e = connect.col, connect.expr
+    strings = (connect.lit("*"), c("t.a") == "*", connect.rpad(c("s.x"), 3, "*"), c("t.a").isin("*", "x"), e("'*'"))
+    stars = (connect.struct("*"), c("t.*"), e("struct(s.*)"), connect.transform("a", lambda x: connect.struct("s.*")))
+    assert [proto_contains_star(column.to_plan(None)) for column in strings] == [False] * 5
+    assert [proto_contains_star(column.to_plan(None)) for column in stars] == [True] * 4
+
+
 def test_strings_of_connect_columns_are_no_columns(connect: Any) -> None:
     c = connect.col
     for text in ("only", "x, y", "it's", "a is null", "d", "1", "2020-01-01", "null", "true", ""):

@@ -14,6 +14,7 @@ from typing import Any
 
 from deltamerge.exceptions import DeltaParseException
 from deltamerge.sql.condition_reader import operator_of, read_condition
+from deltamerge.sql.conditions import contains_star
 from deltamerge.sql.expression import Literal, Name, Node, Opaque, Operation, leaves, unreadable
 from deltamerge.sql.literals import Typed, number_value, typed_value
 from deltamerge.sql.names import parse_name, quote_name, shown_name
@@ -40,6 +41,21 @@ def read_proto(expression: Any, double_quoted_identifiers: bool = False) -> Node
         return _Reader(double_quoted_identifiers).node(expression)
     except RecursionError:
         return unreadable("")
+
+
+def proto_contains_star(message: Any) -> bool:  # noqa: ANN401
+    """Return whether a message of Connect has a star that means columns; a string ``*`` prints alike."""
+    for field, value in message.ListFields():
+        if field.name == "unresolved_star":
+            return True
+        if field.name == "expression_string":
+            found = contains_star(value.expression)
+        else:
+            parts = value if hasattr(value, "__len__") and not isinstance(value, (str, bytes)) else (value,)
+            found = any(hasattr(part, "ListFields") and proto_contains_star(part) for part in parts)
+        if found:
+            return True
+    return False
 
 
 class _Reader:

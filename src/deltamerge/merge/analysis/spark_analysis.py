@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import and_
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,6 +18,7 @@ from deltamerge.merge.analysis.column_references import expression_tree
 from deltamerge.merge.statement import MergeStatement, to_column
 from deltamerge.spark import columns as F
 from deltamerge.spark.column_nodes import is_built_on_subquery
+from deltamerge.spark.column_trees import proto_contains_star
 from deltamerge.spark.session import empty_frame
 from deltamerge.sql.conditions import contains_star, contains_subquery, tree_contains_subquery
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
@@ -117,7 +118,7 @@ class Analysis:
         return None
 
     def _refuse_star(self, expression: Expression, where: str) -> None:
-        if contains_star(expression.text):
+        if _contains_star(expression):
             raise DeltaAnalysisException(
                 "DELTA_MERGE_UNRESOLVED_EXPRESSION",
                 f"Cannot resolve the star in {expression.text}: inside an expression columns must be named. "
@@ -218,6 +219,13 @@ def is_deterministic(left: DataFrame, right: DataFrame, condition: Column) -> bo
     except PySparkException:
         return False
     return True
+
+
+def _contains_star(expression: Expression) -> bool:
+    column: Any = expression.column
+    if type(column).__module__.startswith("pyspark.sql.connect"):
+        return proto_contains_star(column.to_plan(None))
+    return contains_star(expression.text)
 
 
 def holds_subquery(expression: Expression, *, double_quoted_identifiers: bool) -> bool:

@@ -57,6 +57,8 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
     execution, scan, touched = changes.execution, changes.target.sizes, changes.touched
     merge, steps = execution.merge, execution.steps
     written, removed = changes.written, changes.removed_files
+    # Those of a table without a change data feed are only returned.
+    change_files = written.change_files if execution.context.has_change_feed else ()
     is_partitioned = bool(execution.snapshot.metadata.partition_columns)
     matched_updated = touched.rows(merge.matched, "update")
     matched_deleted = touched.rows(merge.matched, "delete")
@@ -88,8 +90,8 @@ def metrics_of(changes: MergeChanges) -> dict[str, int]:
         "numTargetBytesRemoved": sum(file.size for file in removed),
         "numTargetPartitionsAddedTo": partition_count(written.files, is_partitioned),
         "numTargetPartitionsRemovedFrom": partition_count(removed, is_partitioned),
-        "numTargetChangeFilesAdded": len(written.change_files),
-        "numTargetChangeFileBytes": sum(file.size for file in written.change_files),
+        "numTargetChangeFilesAdded": len(change_files),
+        "numTargetChangeFileBytes": sum(file.size for file in change_files),
         "numTargetDeletionVectorsAdded": changes.vectors.vectors_added,
         "numTargetDeletionVectorsRemoved": changes.vectors.vectors_removed,
         "numTargetDeletionVectorsUpdated": changes.vectors.vectors_updated,
