@@ -621,7 +621,9 @@ def test_random_logs(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple
     previous = load_snapshot(log.store)
     for files, then in steps:
         chosen = {CANONICAL.get(name, name): (name, added) for name, added in files.items()}
-        version = log.commit(*(add(name, size=len(states)) if new else remove(name) for name, new in chosen.values()))
+        version = log.commit(
+            info(), *(add(name, size=len(states)) if new else remove(name) for name, new in chosen.values())
+        )
         for key, (name, new) in chosen.items():
             state.pop(key, None)
             if new:
