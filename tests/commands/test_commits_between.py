@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,18 @@ import pytest
 
 import deltamerge
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException, DeltaError
+from deltamerge.exceptions import (
+    ConcurrentAppendException,
+    DeltaConcurrentModificationException,
+    DeltaError,
+    MetadataChangedException,
+)
+from deltamerge.log.actions import Protocol
 from deltamerge.log.commit_times import CommitTimes
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store
+from deltamerge.txn.transaction import ReadSet, commit
+from txn.tables import clock, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +129,24 @@ def test_a_replacement_keeps_since_when_commits_have_timestamps(spark: SparkSess
     )
 
 
+@pytest.mark.parametrize(
+    ("module", "statement"),
+    [("alter_columns", "ALTER TABLE {} DROP COLUMN v"), ("restore", "RESTORE TABLE {} TO VERSION AS OF 0")],
+)
+def test_columns_are_clustered_by_meanwhile(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, statement: str
+) -> None:
+    path, name = tmp_path / "t", f"delta.`{tmp_path / 't'}`"
+    mapped = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    deltamerge.sql(spark, f"CREATE TABLE {name} (id BIGINT, v BIGINT) USING delta CLUSTER BY (id) {mapped}")
+    append(spark, path, 1)
+    clusters = f"ALTER TABLE {name} CLUSTER BY (v)"
+    before_commit(monkeypatch, f"deltamerge.commands.{module}.commit_command", lambda: deltamerge.sql(spark, clusters))
+    with pytest.raises(MetadataChangedException, match="clustering columns"):
+        deltamerge.sql(spark, statement.format(name))
+    assert load_snapshot(open_store(str(path))).clustered_by == (("v",),)
+
+
 def test_restored_rows_have_their_ids(spark: SparkSession, tmp_path: Path) -> None:
     """Also where row tracking was dropped in between; ids that were given out are not given out again."""
     path = tmp_path / "t"
@@ -144,3 +171,22 @@ def test_restored_rows_have_their_ids(spark: SparkSession, tmp_path: Path) -> No
         if domain.domain == "delta.rowTracking"
     )
     assert mark == max(found.values())
+
+
+def test_a_restore_to_before_row_tracking_keeps_the_ids_that_rows_have(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = made(spark, path)
+    append(spark, path, 1, 2)
+    snapshot = load_snapshot(open_store(str(path)))
+    (file,) = snapshot.files.add_files()
+    features = frozenset({"rowTracking", "domainMetadata", "appendOnly", "invariants"})
+    with_ids = replace(file, data_change=False)
+    commit(
+        prepare(snapshot, Protocol(1, 7, None, features), with_ids, read=ReadSet(files=frozenset({file.path}))), clock
+    )
+    before = load_snapshot(open_store(str(path)))
+    assert [each.base_row_id for each in before.files.add_files()] == [0]
+    table.restoreToVersion(1)
+    after = load_snapshot(open_store(str(path)))
+    assert [(each.base_row_id, each.default_row_commit_version) for each in after.files.add_files()] == [(0, 2)]
+    assert after.domain_metadata == before.domain_metadata

@@ -9,8 +9,9 @@ from itertools import islice
 from deltamerge.commands.alter_properties import EVERYTHING_READ
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
-from deltamerge.log.actions import Action, AddFile, DomainMetadata
+from deltamerge.log.actions import Action, AddFile
 from deltamerge.log.cleanup import protection_kept
+from deltamerge.log.features.clustering import clustering_change
 from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.log.features.row_tracking import DOMAIN as ROW_TRACKING
 from deltamerge.log.features.row_tracking import high_water_mark
@@ -89,8 +90,11 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
 
 
 def _lacks_ids(wanted: AddFile, present: AddFile | None) -> bool:
+    """Return whether a file has lost the row ids that it had; those that it got since stay."""
+    if present is None or wanted.base_row_id is None:
+        return False
     ids = wanted.base_row_id, wanted.default_row_commit_version
-    return present is not None and ids != (present.base_row_id, present.default_row_commit_version)
+    return ids != (present.base_row_id, present.default_row_commit_version)
 
 
 def version_of(table: Table, milliseconds: int) -> int:
@@ -131,14 +135,11 @@ def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
 
 
 def _domains(wanted: Snapshot, latest: Snapshot) -> list[Action]:
-    """Return the domains to restore; row ids that were ever assigned are never assigned again."""
+    """Return the domains to restore; row ids that were ever assigned are never assigned again.
+
+    Domains of other applications stay as they are. Delta: DomainMetadataUtils.handleDomainMetadataForRestoreTable.
+    """
     mark, latest_mark = (high_water_mark(of.domain_metadata.values()) for of in (wanted, latest))
     was_higher = mark is not None and (latest_mark is None or mark > latest_mark)
-    found: list[Action] = [wanted.domain_metadata[ROW_TRACKING]] if was_higher else []
-    for name in sorted({*wanted.domain_metadata, *latest.domain_metadata} - {ROW_TRACKING}):
-        before, now = wanted.domain_metadata.get(name), latest.domain_metadata.get(name)
-        if before is not None and before != now:
-            found.append(before)
-        elif before is None and now is not None:
-            found.append(DomainMetadata(name, now.configuration, removed=True))
-    return found
+    marks = [wanted.domain_metadata[ROW_TRACKING]] if was_higher else []
+    return [*marks, *clustering_change(wanted.domain_metadata, latest.domain_metadata)]
