@@ -129,22 +129,27 @@ def test_a_replacement_keeps_since_when_commits_have_timestamps(spark: SparkSess
     )
 
 
-@pytest.mark.parametrize(
-    ("module", "statement"),
-    [("alter_columns", "ALTER TABLE {} DROP COLUMN v"), ("restore", "RESTORE TABLE {} TO VERSION AS OF 0")],
-)
-def test_columns_are_clustered_by_meanwhile(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, statement: str
+def test_another_writer_clusters_by_a_column_meanwhile(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It must not be dropped then, and a version is restored with its own clustering."""
     path, name = tmp_path / "t", f"delta.`{tmp_path / 't'}`"
     mapped = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
     deltamerge.sql(spark, f"CREATE TABLE {name} (id BIGINT, v BIGINT) USING delta CLUSTER BY (id) {mapped}")
     append(spark, path, 1)
-    clusters = f"ALTER TABLE {name} CLUSTER BY (v)"
-    before_commit(monkeypatch, f"deltamerge.commands.{module}.commit_command", lambda: deltamerge.sql(spark, clusters))
-    with pytest.raises(MetadataChangedException, match="clustering columns"):
-        deltamerge.sql(spark, statement.format(name))
-    assert load_snapshot(open_store(str(path))).clustered_by == (("v",),)
+
+    def clusters(by: str) -> None:
+        deltamerge.sql(spark, f"ALTER TABLE {name} CLUSTER BY ({by})")
+
+    for module, statement in (
+        ("alter_columns", f"ALTER TABLE {name} DROP COLUMN v"),
+        ("restore", f"RESTORE TABLE {name} TO VERSION AS OF 0"),
+    ):
+        clusters("id")
+        before_commit(monkeypatch, f"deltamerge.commands.{module}.commit_command", lambda: clusters("v"))
+        with pytest.raises(MetadataChangedException, match="clustering columns"):
+            deltamerge.sql(spark, statement)
+        assert load_snapshot(open_store(str(path))).clustered_by == (("v",),)
 
 
 def test_restored_rows_have_their_ids(spark: SparkSession, tmp_path: Path) -> None:
@@ -179,11 +184,9 @@ def test_a_restore_to_before_row_tracking_keeps_the_ids_that_rows_have(spark: Sp
     append(spark, path, 1, 2)
     snapshot = load_snapshot(open_store(str(path)))
     (file,) = snapshot.files.add_files()
-    features = frozenset({"rowTracking", "domainMetadata", "appendOnly", "invariants"})
-    with_ids = replace(file, data_change=False)
-    commit(
-        prepare(snapshot, Protocol(1, 7, None, features), with_ids, read=ReadSet(files=frozenset({file.path}))), clock
-    )
+    tracked = Protocol(1, 7, None, frozenset({"rowTracking", "domainMetadata", "appendOnly", "invariants"}))
+    read = ReadSet(files=frozenset({file.path}))
+    commit(prepare(snapshot, tracked, replace(file, data_change=False), read=read), clock)
     before = load_snapshot(open_store(str(path)))
     assert [each.base_row_id for each in before.files.add_files()] == [0]
     table.restoreToVersion(1)

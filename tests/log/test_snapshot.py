@@ -568,9 +568,8 @@ def test_tombstones_after_the_log_was_cleaned_up(tmp_path: Path) -> None:
 def test_a_line_may_name_actions_that_it_has_not(tmp_path: Path, first: str) -> None:
     log = Log(tmp_path)
     log.commit(PROTOCOL, metadata(), add("f"))
-    log.commit(
-        {first: None, **add("g")}, {first: None, **remove("f")}, {first: None, "txn": {"appId": "app", "version": 3}}
-    )
+    txn = {"txn": {"appId": "app", "version": 3}}
+    log.commit(*({first: None, **action} for action in (add("g"), remove("f"), txn)))
     log.commit(info())
     snapshot = load_snapshot(log.store)
     assert [file.path for file in snapshot.files.add_files()] == ["g"]
