@@ -18,6 +18,7 @@ from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.paths import canonical_path, decode_path
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
+from deltamerge.spark.file_stores import file_stores
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import in_parallel
@@ -69,7 +70,7 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
         refuse_append_only(latest, table.name, "the restore deletes rows")
     conf = session_conf(table.spark, CommandConf)
     if not conf.ignore_missing_files:
-        _check_files(wanted, added)
+        _check_files(table, wanted.version, added)
     protocol = wanted.protocol if conf.restore_protocol_downgrade else upgraded(latest.protocol, wanted.protocol)
     configuration = {**wanted.metadata.configuration, **protection_kept(protocol, latest, wanted)}
     metadata = replace(
@@ -117,20 +118,24 @@ def _keys(snapshot: Snapshot, files: Iterable[AddFile]) -> dict[tuple[str, str |
     }
 
 
-def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
+def _check_files(table: Table, version: int, files: list[AddFile]) -> None:
+    store_of = file_stores(table)
+
     def is_missing(file: AddFile) -> bool:
         vector = None if file.deletion_vector is None else vector_path(file.deletion_vector)
-        return not all(map(snapshot.store.exists, (decode_path(file.path), *([vector] if vector else ()))))
+        if not store_of(file.path).exists(decode_path(file.path)):
+            return True
+        return vector is not None and not store_of(vector).exists(vector)
 
     missing = [file.path for file, gone in zip(files, in_parallel(is_missing, files), strict=True) if gone]
     if missing:
         listed = "\n".join(islice(missing, _SHOWN))
         raise DeltaIllegalArgumentException(
             "DELTA_CANNOT_RESTORE_MISSING_FILES",
-            f"Not all files from version {snapshot.version} are available in file system. Missed files (top {_SHOWN} "
+            f"Not all files from version {version} are available in file system. Missed files (top {_SHOWN} "
             f"files): {listed}. Please use more recent version or timestamp for restoring. To disable check update "
             "option spark.sql.files.ignoreMissingFiles.",
-            parameters={"version": str(snapshot.version), "missedFiles": listed},
+            parameters={"version": str(version), "missedFiles": listed},
         )
 
 
