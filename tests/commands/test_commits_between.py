@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,18 @@ import pytest
 
 import deltamerge
 from deltamerge import DeltaTable, write_delta
-from deltamerge.exceptions import ConcurrentAppendException, DeltaConcurrentModificationException, DeltaError
+from deltamerge.exceptions import (
+    ConcurrentAppendException,
+    DeltaConcurrentModificationException,
+    DeltaError,
+    MetadataChangedException,
+)
+from deltamerge.log.actions import Protocol
 from deltamerge.log.commit_times import CommitTimes
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.store import open_store
+from deltamerge.txn.transaction import ReadSet, commit
+from txn.tables import clock, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +129,29 @@ def test_a_replacement_keeps_since_when_commits_have_timestamps(spark: SparkSess
     )
 
 
+def test_another_writer_clusters_by_a_column_meanwhile(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not be dropped then, and a version is restored with its own clustering."""
+    path, name = tmp_path / "t", f"delta.`{tmp_path / 't'}`"
+    mapped = "TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    deltamerge.sql(spark, f"CREATE TABLE {name} (id BIGINT, v BIGINT) USING delta CLUSTER BY (id) {mapped}")
+    append(spark, path, 1)
+
+    def clusters(by: str) -> None:
+        deltamerge.sql(spark, f"ALTER TABLE {name} CLUSTER BY ({by})")
+
+    for module, statement in (
+        ("alter_columns", f"ALTER TABLE {name} DROP COLUMN v"),
+        ("restore", f"RESTORE TABLE {name} TO VERSION AS OF 0"),
+    ):
+        clusters("id")
+        before_commit(monkeypatch, f"deltamerge.commands.{module}.commit_command", lambda: clusters("v"))
+        with pytest.raises(MetadataChangedException, match="clustering columns"):
+            deltamerge.sql(spark, statement)
+        assert load_snapshot(open_store(str(path))).clustered_by == (("v",),)
+
+
 def test_restored_rows_have_their_ids(spark: SparkSession, tmp_path: Path) -> None:
     """Also where row tracking was dropped in between; ids that were given out are not given out again."""
     path = tmp_path / "t"
@@ -144,3 +176,20 @@ def test_restored_rows_have_their_ids(spark: SparkSession, tmp_path: Path) -> No
         if domain.domain == "delta.rowTracking"
     )
     assert mark == max(found.values())
+
+
+def test_a_restore_to_before_row_tracking_keeps_the_ids_that_rows_have(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = made(spark, path)
+    append(spark, path, 1, 2)
+    snapshot = load_snapshot(open_store(str(path)))
+    (file,) = snapshot.files.add_files()
+    tracked = Protocol(1, 7, None, frozenset({"rowTracking", "domainMetadata", "appendOnly", "invariants"}))
+    read = ReadSet(files=frozenset({file.path}))
+    commit(prepare(snapshot, tracked, replace(file, data_change=False), read=read), clock)
+    before = load_snapshot(open_store(str(path)))
+    assert [each.base_row_id for each in before.files.add_files()] == [0]
+    table.restoreToVersion(1)
+    after = load_snapshot(open_store(str(path)))
+    assert [(each.base_row_id, each.default_row_commit_version) for each in after.files.add_files()] == [(0, 2)]
+    assert after.domain_metadata == before.domain_metadata

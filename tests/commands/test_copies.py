@@ -23,8 +23,13 @@ from deltamerge.exceptions import (
     DeltaUnsupportedFeatureException,
     DeltaUnsupportedOperationException,
 )
+from deltamerge.log.actions import DomainMetadata
+from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.object_store import ObjectStore
+from deltamerge.storage.store import open_store
+from deltamerge.txn.transaction import commit
 from merge.tables import VECTORS, actions, commit_info, delete_checksums, files_below
+from txn.tables import clock, prepare
 
 from .test_delete_update import table, values
 
@@ -94,7 +99,7 @@ HIDDEN = ("delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.ma
 
 
 def test_clone_has_its_own_rows_and_domains(spark: SparkSession, tmp_path: Path) -> None:
-    """Hidden columns of row ids are not the source's; domains that the source lacks end."""
+    """Hidden columns of row ids are not the source's; a clustering that the source lacks ends."""
     path, target = table(spark, tmp_path, {"delta.enableRowTracking": "true"}), str(tmp_path / "clone")
     source = DeltaTable.forPath(spark, path)
     source.update("id = 3", {"v": "0"})
@@ -117,6 +122,36 @@ def test_clone_has_its_own_rows_and_domains(spark: SparkSession, tmp_path: Path)
     ended = [domain["domain"] for domain in actions(replaced, 1, "domainMetadata") if domain["removed"]]
     assert ended == ["delta.clustering"]
     assert DeltaTable.forPath(spark, replaced).detail().collect()[0]["clusteringColumns"] == []
+
+
+def with_domain(path: str, name: str, configuration: str) -> None:
+    """Lets another application store something in a table's log."""
+    snapshot = load_snapshot(open_store(path))
+    commit(prepare(snapshot, DomainMetadata(name, configuration)), clock)
+
+
+def test_domains_of_others_are_neither_copied_nor_restored(spark: SparkSession, tmp_path: Path) -> None:
+    path, target = str(tmp_path / "t"), str(tmp_path / "clone")
+    DeltaTable.create(spark).location(path).addColumn("id", "BIGINT").clusterBy("id").execute()
+    with_domain(path, "app", "1")
+    with_domain(path, "app", "2")
+    with_domain(path, "other", "x")
+    source = DeltaTable.forPath(spark, path)
+    source.restoreToVersion(1)
+    found = load_snapshot(open_store(path)).domain_metadata
+    assert {name: domain.configuration for name, domain in found.items() if "." not in name} == {
+        "app": "2",
+        "other": "x",
+    }
+    sql(spark, f"ALTER TABLE delta.`{path}` CLUSTER BY NONE")
+    source.restoreToVersion(1)
+    assert load_snapshot(open_store(path)).clustered_by == (("id",),)
+
+    DeltaTable.create(spark).location(target).addColumn("v", "BIGINT").clusterBy("v").execute()
+    with_domain(target, "own", "y")
+    source.clone(target, True, True)
+    cloned = load_snapshot(open_store(target))
+    assert (sorted(cloned.domain_metadata), cloned.clustered_by) == (["delta.clustering", "own"], (("id",),))
 
 
 def test_convert(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from deltamerge.spark.table import open_table
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.write.table_writer import CommitNotes, FrameWrite
-from merge.tables import commit_info, edited
+from merge.tables import actions, commit_info, edited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +135,17 @@ def test_what_follows_the_commit_does_not_take_its_files(
     with pytest.raises(RuntimeError, match="has ended"):
         replace(spark, path, "id >= 7", NEW)
     assert rows(spark, path) == AFTER
+
+
+def test_a_column_brings_the_feature_of_its_type(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    make(spark, path)
+    wider = "SELECT 9L AS id, 1L AS p, 'x' AS s, parse_json('{\"a\": 5}') AS n"
+    replace(spark, path, "id = 9", wider, mergeSchema="true")
+    (protocol,) = actions(path, 1, "protocol")
+    assert "variantType" in protocol["writerFeatures"]
+    found = DeltaTable.forPath(spark, path).toDF().selectExpr("id", "variant_get(n, '$.a', 'INT')").collect()
+    assert sorted(map(tuple, found))[-2:] == [(8, None), (9, 5)]
 
 
 def test_columns_are_added_and_an_insert_replaces_rows(spark: SparkSession, tmp_path: Path) -> None:

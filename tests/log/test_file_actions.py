@@ -191,6 +191,31 @@ def test_parquet_of_other_writers(tmp_path: Path) -> None:
     assert found.column("stats").null_count == 2
 
 
+def test_a_deletion_vector_of_nulls_is_none(tmp_path: Path) -> None:
+    """Writers whose structs cannot be NULL spell it so; what names a bitmap without its place is left to be refused."""
+    names = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+    vectors = [dict.fromkeys(names), {**dict.fromkeys(names), "pathOrInlineDv": "x"}, None, {}]
+    adds = [
+        {"path": str(n), "partitionValues": {}, "size": 1, "modificationTime": 2, "deletionVector": vector}
+        for n, vector in enumerate(vectors)
+    ]
+    lines = [json.dumps({"add": add}).encode() for add in adds]
+    # What Arrow's reader refuses is read by Python.
+    odd = b'{"add":{"path":"p","path":"p","partitionValues":{},"size":1,"modificationTime":2}}'
+    parts = pa.struct([*((name, pa.string()) for name in names[:2]), *((name, pa.int64()) for name in names[2:])])
+    kind = pa.struct([("path", pa.string()), ("size", pa.int64()), ("deletionVector", parts)])
+    stored = pa.chunked_array([pa.array(adds, kind)])
+    for table in (
+        parse_file_actions(lines, "add", ADD_SCHEMA),
+        parse_file_actions([*lines, odd], "add", ADD_SCHEMA),
+        from_parquet(stored, ADD_SCHEMA),
+    ):
+        found = FileTable(table)
+        assert [file.deletion_vector is None for file in found.add_files()][:4] == [True, False, True, True]
+        keys = file_keys(found.arrow.column("path"), found.arrow.column("deletion_vector"), "/t").to_pylist()
+        assert (keys[0], keys[2]) == ("0", "2")
+
+
 def test_file_table_is_a_view() -> None:
     files = [AddFile(f"a%20{n}", {"p": str(n)}, n, 0) for n in range(5)]
     table = FileTable.from_add_files(files)

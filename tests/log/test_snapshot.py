@@ -564,6 +564,18 @@ def test_tombstones_after_the_log_was_cleaned_up(tmp_path: Path) -> None:
     assert sorted(snapshot.tombstones().column("path").to_pylist()) == expected == ["f0", "f1", "f2", "f3"]
 
 
+@pytest.mark.parametrize("first", ["cdc", "commitInfo", "unknown"])
+def test_a_line_may_name_actions_that_it_has_not(tmp_path: Path, first: str) -> None:
+    log = Log(tmp_path)
+    log.commit(PROTOCOL, metadata(), add("f"))
+    txn = {"txn": {"appId": "app", "version": 3}}
+    log.commit(*({first: None, **action} for action in (add("g"), remove("f"), txn)))
+    log.commit(info())
+    snapshot = load_snapshot(log.store)
+    assert [file.path for file in snapshot.files.add_files()] == ["g"]
+    assert snapshot.set_transactions["app"].version == 3
+
+
 def test_commits_with_unusual_lines(tmp_path: Path) -> None:
     log = simple_log(tmp_path, 2)
     log.path(2).write_text(

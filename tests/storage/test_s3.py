@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from deltamerge import merge_sql
+from deltamerge import merge_sql, sql
 from deltamerge.cli.app import app
-from deltamerge.exceptions import DeltaTableException
+from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaTableException
+from deltamerge.log.add_file_stats import logical_rows
+from deltamerge.spark.file_stores import file_stores
 from deltamerge.tables import DeltaTable
 
 from .s3 import BUCKET, KEY_ID, S3, SECRET, server, with_settings
@@ -76,6 +79,26 @@ def test_a_clone_is_opened_as_its_source(spark: SparkSession, s3: S3) -> None:
     report = upsert(spark, s3, f"s3a://{BUCKET}/clone").run()
     assert (report.metrics["numTargetRowsUpdated"], report.metrics["numTargetRowsInserted"]) == (5, 5)
     assert rows_of(s3, path) == expected(end=5)
+
+
+def test_files_of_a_clone_in_another_store(spark: SparkSession, s3: S3, tmp_path: Path) -> None:
+    path, target = make(s3, "elsewhere"), str(tmp_path / "clone")
+    upsert(spark, s3, path, 20, 25).run()
+    clone = DeltaTable.forPath(spark, path, s3.options).clone(target, isShallow=True)
+    clone.delete()
+    (row,) = clone.restoreToVersion(0).collect()
+    assert row["num_restored_files"] == 2
+    sql(spark, f"ALTER TABLE delta.`{target}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    with with_settings(spark, s3.settings):
+        (row,) = sql(spark, f"REORG TABLE delta.`{target}` APPLY (PURGE)").collect()
+    assert row["metrics"]["numFilesRemoved"] == 0
+    # As OPTIMIZE counts rows; this Spark does not read S3.
+    store_of, files = file_stores(clone.table), clone.table.snapshot().files.add_files()
+    assert sum(logical_rows(store_of(file.path), replace(file, stats=None)) for file in files) == 15
+    clone.delete()
+    s3.files.delete_dir(f"{BUCKET}/elsewhere")
+    with pytest.raises(DeltaIllegalArgumentException, match=f"MISSING_FILES.*{BUCKET}/elsewhere/part-"):
+        clone.restoreToVersion(0)
 
 
 @pytest.mark.sessions

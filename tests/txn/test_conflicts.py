@@ -21,6 +21,7 @@ from deltamerge.exceptions import (
 )
 from deltamerge.log.actions import Action, AddFile, DomainMetadata, Metadata, Protocol, SetTransaction
 from deltamerge.log.commits import read_commit
+from deltamerge.log.features.clustering import clustering_domain
 from deltamerge.log.schema import StructType, parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.predicates import ALWAYS, ColumnRef, Comparison, InRanges, Predicate
@@ -285,6 +286,20 @@ def test_a_domain_is_set_once(tmp_path: Path, level: str) -> None:
     assert "mine" in loses(again, ConcurrentTransactionException, "DELTA_CONCURRENT_TRANSACTION")
     other = prepare(read, DomainMetadata("yours", "{}"), isolation_level=level)
     assert set(commit(other, clock).snapshot.domain_metadata) == {"mine", "yours"}
+
+
+def test_clustering_is_chosen_for_the_metadata_that_was_read(tmp_path: Path, level: str) -> None:
+    """Who drops a column, or restores a version, has not seen by which columns another writer clusters meanwhile."""
+    features = frozenset({"domainMetadata", "clustering"})
+    read = create(tmp_path, protocol=Protocol(1, 7, None, features))
+    winner(read, clustering_domain([("part",)]), blind=True)
+    kept = StructType(tuple(field for field in read.schema.fields if field.name != "part"))
+    dropped = replace(read.metadata, schema_string=schema_to_json(kept))
+    drop = prepare(read, dropped, isolation_level=level, operation="DROP COLUMNS")
+    message = loses(drop, MetadataChangedException, "DELTA_METADATA_CHANGED")
+    assert "clustering columns" in message
+    # Rows are added whatever the clustering.
+    commit(prepare(read, write_file(read, [1], "a"), isolation_level=level), clock)
 
 
 def test_two_that_create_one_table(tmp_path: Path, level: str) -> None:

@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deltamerge.log.actions import Protocol
+from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.txn.transaction import commit
 from txn.tables import clock, create, metadata, prepare
@@ -43,6 +46,28 @@ def test_enabling_them_after_another_writer_whose_clock_is_ahead(tmp_path: Path)
     asked = replace(metadata(enableInCommitTimestamps="true"), id=snapshot.metadata.id)
     assert commit(prepare(snapshot, FEATURE, asked), clock).version == 2
     assert first_action(snapshot, 2)["inCommitTimestamp"] == before + 1
+
+
+@pytest.mark.parametrize("checksum", ["kept", "damaged", "deleted"])
+def test_the_commit_of_the_version_before_was_cleaned_up(tmp_path: Path, checksum: str) -> None:
+    """Where only the checkpoint of a version is left, its checksum says when it was made."""
+    snapshot = create(tmp_path, protocol=FEATURE, enableInCommitTimestamps="true")
+    ahead = clock() + 90_000
+    made = commit(prepare(snapshot), lambda: ahead).snapshot
+    write_checkpoint(made, clock())
+    for version in (0, 1):
+        (tmp_path / f"_delta_log/{version:020d}.json").unlink()
+    written = tmp_path / "_delta_log/00000000000000000001.crc"
+    if checksum == "damaged":
+        written.write_text("{")
+    elif checksum == "deleted":
+        written.unlink()
+    left = load_snapshot(snapshot.store)
+    if checksum == "kept":
+        assert left.timestamp_ms == ahead
+        assert commit(prepare(left), clock).snapshot.timestamp_ms == ahead + 1
+    else:
+        assert left.timestamp_ms < ahead
 
 
 def test_enabling_them_later_is_noted_in_the_metadata(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaUnsupportedOperationException
-from deltamerge.log.actions import Action, AddFile, DomainMetadata
+from deltamerge.log.actions import Action, AddFile
+from deltamerge.log.features.clustering import clustering_change
 from deltamerge.log.features.column_mapping import mapping_mode
 from deltamerge.log.features.deletion_vectors import vector_path
-from deltamerge.log.features.row_tracking import COLUMN_NAMES, DOMAIN, with_column_names
+from deltamerge.log.features.row_tracking import COLUMN_NAMES, with_column_names
 from deltamerge.log.paths import decode_path, encode_path
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.spark.config import CommandConf
@@ -114,7 +115,9 @@ def _table_actions(snapshot: Snapshot, before: Snapshot | None, properties: Mapp
     if before is not None:
         protocol = upgraded(before.protocol, protocol)
     changed = before is None or before.protocol != protocol
-    return [*((protocol,) if changed else ()), metadata, *_domains(snapshot, before)]
+    # Domains of other applications are not copied. Delta: METADATA_DOMAIN_TO_COPY_FOR_CLONE_TABLE.
+    clustering = clustering_change(snapshot.domain_metadata, {} if before is None else before.domain_metadata)
+    return [*((protocol,) if changed else ()), metadata, *clustering]
 
 
 def _configuration(source: Mapping[str, str], before: Snapshot | None, properties: Mapping[str, str]) -> dict[str, str]:
@@ -125,13 +128,6 @@ def _configuration(source: Mapping[str, str], before: Snapshot | None, propertie
         **stored_properties(properties),
         **{key: value for key, value in replaced.items() if key in COLUMN_NAMES},
     })  # fmt: skip
-
-
-def _domains(snapshot: Snapshot, before: Snapshot | None) -> list[DomainMetadata]:
-    """Return the source's domains, and the end of those that only the replaced table has."""
-    replaced = {} if before is None else before.domain_metadata
-    ended = [replace(d, removed=True) for name, d in replaced.items() if name not in snapshot.domain_metadata]
-    return [d for d in (*snapshot.domain_metadata.values(), *ended) if d.domain != DOMAIN]
 
 
 def _absolute(store: Store, file: AddFile) -> AddFile:

@@ -44,6 +44,7 @@ from deltamerge.log.properties import IN_COMMIT_TIMESTAMPS, has_in_commit_timest
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.segment import find_segment, is_v2
 from deltamerge.log.snapshot import Snapshot
+from deltamerge.spark.file_stores import file_stores
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.session import errors_not_logged
 from deltamerge.spark.table import Table
@@ -210,7 +211,7 @@ def _remove_widening(table: Table) -> bool:
     snapshot = table.snapshot()
     if not _has_type_changes(snapshot.metadata):
         return False
-    files = with_narrower_types(table.store, snapshot.files.add_files(), snapshot.schema)
+    files = with_narrower_types(file_stores(table), snapshot.files.add_files(), snapshot.schema)
     if files:
         _rewrite_all(table, snapshot, files, RewriteRecord("REORG", {"predicate": "[]", "applyPurge": True}))
     _forget_type_changes(table)

@@ -22,6 +22,7 @@ from deltamerge.scan.partition_rows import files_where
 from deltamerge.skipping.indexed import IndexedColumns, leaves_of
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
+from deltamerge.spark.file_stores import file_stores
 from deltamerge.spark.held_settings import for_reading, session_settings
 from deltamerge.spark.session import errors_not_logged, merge_conf, session_conf
 from deltamerge.spark.table import Table
@@ -111,11 +112,11 @@ def purge(table: Table, where: Sequence[str]) -> Optimized:
         snapshot = table.snapshot_to_write()
         candidates = _candidates(table, snapshot, where)
         record = RewriteRecord("REORG", {"predicate": compact_json(list(where)), "applyPurge": True})
-        bins, added = rewrite_packed(table, snapshot, _to_purge(snapshot, candidates), record)
+        bins, added = rewrite_packed(table, snapshot, _to_purge(table, snapshot, candidates), record)
     return Optimized(snapshot, len(candidates), tuple(map(tuple, bins)), added, started)
 
 
-def _to_purge(snapshot: Snapshot, files: Sequence[AddFile]) -> list[AddFile]:
+def _to_purge(table: Table, snapshot: Snapshot, files: Sequence[AddFile]) -> list[AddFile]:
     """Return the files with deletion vectors, and those with columns that the table has dropped."""
     with_vectors = [file for file in files if file.deletion_vector is not None]
     if snapshot.mapping_mode == NONE:
@@ -124,7 +125,7 @@ def _to_purge(snapshot: Snapshot, files: Sequence[AddFile]) -> list[AddFile]:
     others = [file for file in files if file.deletion_vector is None]
     stored = materialized_columns(snapshot.metadata)
     hidden = () if stored is None else stored.names
-    return [*with_vectors, *with_dropped_columns(snapshot.store, others, snapshot.schema, hidden)]
+    return [*with_vectors, *with_dropped_columns(file_stores(table), others, snapshot.schema, hidden)]
 
 
 def _candidates(table: Table, snapshot: Snapshot, where: Sequence[str]) -> list[AddFile]:

@@ -9,14 +9,16 @@ from itertools import islice
 from deltamerge.commands.alter_properties import EVERYTHING_READ
 from deltamerge.commands.committing import commit_command
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
-from deltamerge.log.actions import Action, AddFile, DomainMetadata
+from deltamerge.log.actions import Action, AddFile
 from deltamerge.log.cleanup import protection_kept
+from deltamerge.log.features.clustering import clustering_change
 from deltamerge.log.features.deletion_vectors import vector_path
 from deltamerge.log.features.row_tracking import DOMAIN as ROW_TRACKING
 from deltamerge.log.features.row_tracking import high_water_mark
 from deltamerge.log.paths import canonical_path, decode_path
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
+from deltamerge.spark.file_stores import file_stores
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import in_parallel
@@ -68,7 +70,7 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
         refuse_append_only(latest, table.name, "the restore deletes rows")
     conf = session_conf(table.spark, CommandConf)
     if not conf.ignore_missing_files:
-        _check_files(wanted, added)
+        _check_files(table, wanted.version, added)
     protocol = wanted.protocol if conf.restore_protocol_downgrade else upgraded(latest.protocol, wanted.protocol)
     configuration = {**wanted.metadata.configuration, **protection_kept(protocol, latest, wanted)}
     metadata = replace(
@@ -89,8 +91,11 @@ def restore_to_version(table: Table, version: int, timestamp: str | None = None)
 
 
 def _lacks_ids(wanted: AddFile, present: AddFile | None) -> bool:
+    """Return whether a file has lost the row ids that it had; those that it got since stay."""
+    if present is None or wanted.base_row_id is None:
+        return False
     ids = wanted.base_row_id, wanted.default_row_commit_version
-    return present is not None and ids != (present.base_row_id, present.default_row_commit_version)
+    return ids != (present.base_row_id, present.default_row_commit_version)
 
 
 def version_of(table: Table, milliseconds: int) -> int:
@@ -113,32 +118,33 @@ def _keys(snapshot: Snapshot, files: Iterable[AddFile]) -> dict[tuple[str, str |
     }
 
 
-def _check_files(snapshot: Snapshot, files: list[AddFile]) -> None:
+def _check_files(table: Table, version: int, files: list[AddFile]) -> None:
+    store_of = file_stores(table)
+
     def is_missing(file: AddFile) -> bool:
         vector = None if file.deletion_vector is None else vector_path(file.deletion_vector)
-        return not all(map(snapshot.store.exists, (decode_path(file.path), *([vector] if vector else ()))))
+        if not store_of(file.path).exists(decode_path(file.path)):
+            return True
+        return vector is not None and not store_of(vector).exists(vector)
 
     missing = [file.path for file, gone in zip(files, in_parallel(is_missing, files), strict=True) if gone]
     if missing:
         listed = "\n".join(islice(missing, _SHOWN))
         raise DeltaIllegalArgumentException(
             "DELTA_CANNOT_RESTORE_MISSING_FILES",
-            f"Not all files from version {snapshot.version} are available in file system. Missed files (top {_SHOWN} "
+            f"Not all files from version {version} are available in file system. Missed files (top {_SHOWN} "
             f"files): {listed}. Please use more recent version or timestamp for restoring. To disable check update "
             "option spark.sql.files.ignoreMissingFiles.",
-            parameters={"version": str(snapshot.version), "missedFiles": listed},
+            parameters={"version": str(version), "missedFiles": listed},
         )
 
 
 def _domains(wanted: Snapshot, latest: Snapshot) -> list[Action]:
-    """Return the domains to restore; row ids that were ever assigned are never assigned again."""
+    """Return the domains to restore; row ids that were ever assigned are never assigned again.
+
+    Domains of other applications stay as they are. Delta: DomainMetadataUtils.handleDomainMetadataForRestoreTable.
+    """
     mark, latest_mark = (high_water_mark(of.domain_metadata.values()) for of in (wanted, latest))
     was_higher = mark is not None and (latest_mark is None or mark > latest_mark)
-    found: list[Action] = [wanted.domain_metadata[ROW_TRACKING]] if was_higher else []
-    for name in sorted({*wanted.domain_metadata, *latest.domain_metadata} - {ROW_TRACKING}):
-        before, now = wanted.domain_metadata.get(name), latest.domain_metadata.get(name)
-        if before is not None and before != now:
-            found.append(before)
-        elif before is None and now is not None:
-            found.append(DomainMetadata(name, now.configuration, removed=True))
-    return found
+    marks = [wanted.domain_metadata[ROW_TRACKING]] if was_higher else []
+    return [*marks, *clustering_change(wanted.domain_metadata, latest.domain_metadata)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 
 from pyspark.sql import Column, DataFrame
@@ -25,6 +25,7 @@ from deltamerge.skipping.partition_keys import Partition, partition_of
 from deltamerge.skipping.predicates import ALWAYS
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import CommandConf
+from deltamerge.spark.file_stores import file_stores
 from deltamerge.spark.session import job_description, merge_conf, session_conf
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import free_prefix, quote_name
@@ -160,7 +161,8 @@ def _rewritten(files: Sequence[AddFile], clustered: Sequence[str]) -> list[AddFi
 
 
 def _check_rows(table: Table, removed: Sequence[AddFile], written: WrittenFiles) -> None:
-    before = sum(in_parallel(partial(logical_rows, table.store), removed))
+    store_of = file_stores(table)
+    before = sum(in_parallel(lambda file: logical_rows(store_of(file.path), file), removed))
     if written.row_count != before:
         raise DeltaRuntimeException(
             "DELTAMERGE_FILE_CHANGED",

@@ -13,31 +13,32 @@ from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.type_widening import can_widen
 from deltamerge.log.paths import decode_path
 from deltamerge.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructType
-from deltamerge.storage.store import Store, in_parallel
+from deltamerge.spark.file_stores import StoreOf
+from deltamerge.storage.store import in_parallel
 from deltamerge.workers.table_columns import is_array
 
 _Test: TypeAlias = Callable[[pa.DataType, DataType], bool]
 
 
 def with_dropped_columns(
-    store: Store, files: Sequence[AddFile], schema: StructType, hidden: Sequence[str]
+    store_of: StoreOf, files: Sequence[AddFile], schema: StructType, hidden: Sequence[str]
 ) -> list[AddFile]:
     """Return the files that have columns or fields which a schema, with physical names, has not.
 
     Args:
         hidden: Columns that files may have besides.
     """
-    return _where(store, files, schema, lambda stored, kind: _has_more(stored, kind, frozenset(hidden)))
+    return _where(store_of, files, schema, lambda stored, kind: _has_more(stored, kind, frozenset(hidden)))
 
 
-def with_narrower_types(store: Store, files: Sequence[AddFile], schema: StructType) -> list[AddFile]:
+def with_narrower_types(store_of: StoreOf, files: Sequence[AddFile], schema: StructType) -> list[AddFile]:
     """Return the files that have values in types which were widened since. Protocol: Type Widening."""
-    return _where(store, files, schema, _is_narrower)
+    return _where(store_of, files, schema, _is_narrower)
 
 
-def _where(store: Store, files: Sequence[AddFile], schema: StructType, test: _Test) -> list[AddFile]:
+def _where(store_of: StoreOf, files: Sequence[AddFile], schema: StructType, test: _Test) -> list[AddFile]:
     def is_wanted(file: AddFile) -> bool:
-        with store.open_input(decode_path(file.path)) as source:
+        with store_of(file.path).open_input(decode_path(file.path)) as source:
             return test(pa.struct(list(pq.read_schema(source))), schema)
 
     return [file for file, wanted in zip(files, in_parallel(is_wanted, files), strict=True) if wanted]

@@ -143,13 +143,20 @@ def _deletion_vectors(column: pa.ChunkedArray) -> pa.ChunkedArray:
         if chunk.null_count == len(chunk):
             chunks.append(pa.nulls(len(chunk), DELETION_VECTOR))
             continue
-        fields = []
+        parts = []
         for wanted in DELETION_VECTOR:
             index = chunk.type.get_field_index(camel_case(wanted.name))
             found = pa.nulls(len(chunk), wanted.type)
-            fields.append(found if index < 0 else pc.cast(pc.struct_field(chunk, [index]), wanted.type))
-        chunks.append(pa.StructArray.from_arrays(fields, fields=list(DELETION_VECTOR), mask=chunk.is_null()))
+            parts.append(found if index < 0 else pc.cast(pc.struct_field(chunk, [index]), wanted.type))
+        chunks.append(_vectors_of(parts))
     return pa.chunked_array(chunks, DELETION_VECTOR)
+
+
+def _vectors_of(parts: Sequence[pa.Array]) -> pa.StructArray:
+    """Return structs of `DELETION_VECTOR`; where a writer has a struct of NULLs, there is no vector."""
+    storage, path, *_ = parts
+    mask = pc.and_(storage.is_null(), path.is_null())
+    return pa.StructArray.from_arrays(list(parts), fields=list(DELETION_VECTOR), mask=mask)
 
 
 def _json_struct(schema: pa.Schema, keys: dict[str, list[str]]) -> pa.DataType:
@@ -252,11 +259,9 @@ def _python_column(values: list[Any], wanted: pa.Field) -> pa.Array:
             pairs = [None if value is None else list(value.items()) for value in values]
             return pa.array(pairs, wanted.type)
         if wanted.name == "deletion_vector":
-            vectors = [
-                None if value is None else {f.name: value.get(camel_case(f.name)) for f in DELETION_VECTOR}
-                for value in values
-            ]
-            return pa.array(vectors, wanted.type)
+            found = [{} if value is None else value for value in values]
+            parts = [(camel_case(part.name), part.type) for part in DELETION_VECTOR]
+            return _vectors_of([pa.array([value.get(name) for value in found], kind) for name, kind in parts])
         if pa.types.is_integer(wanted.type):
             return pa.array([None if value is None else int(value) for value in values], wanted.type)
         return pa.array(values, wanted.type)

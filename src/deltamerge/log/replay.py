@@ -189,7 +189,7 @@ class _Collector:
                 elif line.startswith(b'{"remove":{'):
                     removes.append(line)
                     remove_order.append(self._place + number)
-                elif line and not line.startswith(b'{"cdc":'):
+                elif line and not line.startswith(b'{"cdc":{'):
                     self._take_other(line, path, number, with_commit_info)
             self._pending += len(chunk)
             if self._pending >= _CHUNK:
@@ -217,7 +217,7 @@ class _Collector:
             raise self._damaged(path, f"byte {error.start} is no UTF-8") from error
 
     def _take_other(self, line: bytes, path: str, number: int, with_commit_info: bool) -> None:
-        if line.isspace() or (line.startswith(b'{"commitInfo":') and not with_commit_info):
+        if line.isspace() or (line.startswith(b'{"commitInfo":{') and not with_commit_info):
             return
         try:
             parsed = json.loads(line)

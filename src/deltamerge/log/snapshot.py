@@ -42,7 +42,7 @@ from deltamerge.log.segment import (
     list_log,
     read_last_checkpoint,
 )
-from deltamerge.log.version_checksum import VersionState, check_state, reading_checksum
+from deltamerge.log.version_checksum import VersionState, check_state, reading_checksum, recorded_timestamp
 from deltamerge.storage.store import Store, StoredFile
 
 _LOGGER = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ def _load(store: Store, segment: LogSegment) -> Snapshot:
         checked = _checked(store, segment, state)
         if segment.checkpoint is not None:
             base = FileTable(read_checkpoint_files(store, segment.checkpoint, found, "add"))
-    snapshot = _snapshot(store, segment, state, checked, lines, base)
+    snapshot = _snapshot(store, segment, state, checked, lines, base, checksum)
     _check_partition_keys(snapshot, [lines.adds] if base is None else [lines.adds, base.arrow])
     _check_paths([snapshot.files.arrow], store)
     _check_state(snapshot, checksum)
@@ -240,7 +240,7 @@ def _advance(store: Store, version: int | None, previous: Snapshot) -> Snapshot 
     checked = _checked(store, segment, state)
     if checked[1].id != previous.metadata.id:
         return None
-    snapshot = _snapshot(store, segment, state, checked, lines, previous.files)
+    snapshot = _snapshot(store, segment, state, checked, lines, previous.files, checksum)
     is_partitioned_anew = snapshot.metadata.partition_columns != previous.metadata.partition_columns
     _check_partition_keys(snapshot, [lines.adds, *([previous.files.arrow] if is_partitioned_anew else [])])
     _check_paths([lines.adds], store)
@@ -309,12 +309,13 @@ def _snapshot(
     checked: tuple[Protocol, Metadata],
     lines: LogLines,
     base: FileTable | None,
+    checksum: Sequence[bytes],
 ) -> Snapshot:
     protocol, metadata = checked
     return Snapshot(
         store=store,
         version=segment.version,
-        timestamp_ms=_timestamp(store, segment, metadata, lines),
+        timestamp_ms=_timestamp(store, segment, metadata, lines, checksum),
         protocol=protocol,
         metadata=metadata,
         files=live_files(base, lines, store.root),
@@ -341,10 +342,15 @@ def _check_partition_keys(snapshot: Snapshot, added: Sequence[pa.Table]) -> None
         check_partition_keys(snapshot.files.arrow, names, snapshot.store.root)
 
 
-def _timestamp(store: Store, segment: LogSegment, metadata: Metadata, lines: LogLines) -> int:
+def _timestamp(
+    store: Store, segment: LogSegment, metadata: Metadata, lines: LogLines, checksum: Sequence[bytes]
+) -> int:
     last = segment.last_commit
     if last is None:
-        # Only the checkpoint of this version is left of it, so it was not written after the version.
+        recorded = recorded_timestamp(checksum) if has_in_commit_timestamps(metadata) else None
+        if recorded is not None:
+            return recorded
+        # Besides, only the checkpoint of this version is left of it, which was not written before the version.
         return segment.checkpoint.files[0].modification_time if segment.checkpoint else 0
     if has_in_commit_timestamps(metadata):
         info = commit_info(lines) or first_of(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -45,6 +45,8 @@ _MAX_FILES = 50
 _MAX_SET_TRANSACTIONS = 100
 _MAX_DOMAINS = 10
 _SHOWN = 300
+# What comes of reading a checksum file that is no such JSON.
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d)(?:\.0+|(\.\d*?[1-9])0*)(?=Z?\")")
 
 
@@ -139,6 +141,15 @@ def _content(store: Store, path: str) -> list[bytes]:
         return []
 
 
+def recorded_timestamp(content: Sequence[bytes]) -> int | None:
+    """Return the in-commit timestamp of a checksum file, as `reading_checksum` has it; None where it has none."""
+    try:
+        return next((_parse(json.loads(each)).in_commit_timestamp_opt for each in content), None)
+    except _DAMAGED:
+        # Who compares the version with it says so.
+        return None
+
+
 def check_state(state: VersionState, content: bytes, path: str, root: str) -> None:
     """Compare a version's state, as the log has it, with its checksum file; a file that is damaged is passed over.
 
@@ -148,7 +159,7 @@ def check_state(state: VersionState, content: bytes, path: str, root: str) -> No
     """
     try:
         recorded = _parse(json.loads(content))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _DAMAGED as error:
         _LOGGER.warning("The version checksum %s cannot be read, so the version is not compared: %r", path, error)
         return
     computed = _summary(state)

@@ -30,11 +30,11 @@ def uri_of(path: str) -> str:
 
 def is_in_store_of(root: str, path: str) -> bool:
     """Return whether a path in a table's log is relative, or names the bucket or file system of the table's root."""
-    return SCHEME.match(path) is None or _place(root) == _place(path)
+    return SCHEME.match(path) is None or place_of(root) == place_of(path)
 
 
-def _place(url: str) -> tuple[str, str]:
-    """Return a URL's kind of store, which several schemes name, and its bucket."""
+def place_of(url: str) -> tuple[str, str]:
+    """Return a URL's kind of store, which several schemes name, and its bucket or file system."""
     scheme = SCHEME.match(url)
     if scheme is None or scheme.group(1).lower() == "file":
         return "file", ""

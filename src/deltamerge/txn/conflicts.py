@@ -4,7 +4,7 @@ The rules are those of delta-spark's ``ConflictChecker``, with two differences t
 are compared with everything that is known of the read rows (also key ranges, not only partitions), and files that only
 hold rows of other files in a new layout (``dataChange`` false) are no appends: who read one of those others conflicts
 with its removal. One sees more: every change of protocol or metadata but for high water marks is a conflict, also where
-it only enables a feature; a merge runs again after it.
+it only enables a feature, and so is a change of clustering for who changes the metadata; a merge runs again after it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from deltamerge.log.actions import (
     first_of,
 )
 from deltamerge.log.commits import Commit
+from deltamerge.log.features.clustering import DOMAIN as CLUSTERING
 from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.features.identity_marks import moves_marks_only
 from deltamerge.log.features.row_tracking import high_water_mark
@@ -120,8 +121,16 @@ def _protocol(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
 
 
 def _metadata(prepared: PreparedCommit, winner: WinningCommit) -> _Found | None:
-    """Compare the metadata with what was read, but for high water marks; two transactions cannot both set it."""
+    """Compare the metadata with what was read, but for high water marks; two transactions cannot both set it.
+
+    Clustering belongs to it: its columns are chosen among the table's, which may be others afterwards.
+    """
     read = prepared.read_snapshot
+    if prepared.new_metadata is not None and CLUSTERING in winner.domains:
+        return _Found(
+            f"MetadataChangedException: The clustering columns of the Delta table {prepared.store.root} have been "
+            f"changed by a concurrent update. {AGAIN}"
+        )
     if winner.metadata is None:
         return None
     if (

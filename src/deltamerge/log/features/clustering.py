@@ -7,6 +7,7 @@ they write; files that are clustered name the implementation (`clusteringProvide
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from deltamerge.log.actions import DomainMetadata, compact_json
 from deltamerge.log.features.column_mapping import physical_name
@@ -36,6 +37,16 @@ def clustered_by(domains: Mapping[str, DomainMetadata], schema: StructType) -> t
             fields = field.data_type.fields if field is not None and isinstance(field.data_type, StructType) else ()
         found.append(tuple(names))
     return tuple(found)
+
+
+def clustering_change(
+    wanted: Mapping[str, DomainMetadata], present: Mapping[str, DomainMetadata]
+) -> tuple[DomainMetadata, ...]:
+    """Return what gives a table the clustering of other domains than its own; nothing where it has that already."""
+    after, before = wanted.get(DOMAIN), present.get(DOMAIN)
+    if after is not None:
+        return () if after == before else (after,)
+    return () if before is None else (replace(before, removed=True),)
 
 
 def clustering_domain(columns: Sequence[Sequence[str]]) -> DomainMetadata:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pyspark.sql.types import StructType
+
 from deltamerge.exceptions import DeltaConcurrentModificationException
 from deltamerge.log.actions import Action, AddCDCFile, Metadata
 from deltamerge.log.change_feed import ChangedFile, changed_files
@@ -122,9 +124,9 @@ def _actions(changes: MergeChanges) -> list[Action]:
     metadata = _metadata(changes) if appended is None else appended.metadata
     if metadata is not None:
         actions.append(metadata)
-        snapshot, schema = execution.context.snapshot, execution.context.merge.output_schema
-        protocol = evolved_protocol(snapshot, schema)
-        if protocol != snapshot.protocol:
+        schema = StructType.fromJson(json.loads(metadata.schema_string or ""))
+        protocol = evolved_protocol(execution.snapshot, schema)
+        if protocol != execution.snapshot.protocol:
             actions.append(protocol)
     transaction = session_transaction(execution.conf)
     if transaction is not None:
