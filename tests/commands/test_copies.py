@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from obstore.store import MemoryStore
 from pyspark.errors import PySparkException
 
-from deltamerge import DeltaTable, sql, write_delta
+from deltamerge import DeltaTable, merge_sql, sql, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
 from deltamerge.commands.clone import shallow_clone
+from deltamerge.data_source.reading import plan_read, schema_of
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaRuntimeException,
@@ -26,10 +29,15 @@ from deltamerge.exceptions import (
 from deltamerge.log.actions import DomainMetadata
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.object_store import ObjectStore
+<<<<<<< HEAD
 from deltamerge.storage.store import open_store
 from deltamerge.txn.transaction import commit
 from merge.tables import VECTORS, actions, commit_info, delete_checksums, files_below
 from txn.tables import clock, prepare
+=======
+from merge.tables import EXECUTOR, VECTORS, actions, commit_info, delete_checksums, files_below
+from write.foreign_files import write_encrypted, write_optional_keys
+>>>>>>> b23f5e09c75af03634aaa5519844d1aa7574feb5
 
 from .test_delete_update import table, values
 
@@ -345,3 +353,46 @@ def test_a_restore_to_what_cannot_be_written(spark: SparkSession, tmp_path: Path
     with pytest.raises(DeltaUnsupportedFeatureException, match="universalFormat"):
         opened.restoreToVersion(0)
     write_delta(spark.range(1), path, mode="append")
+
+
+def test_convert_files_that_pyarrow_does_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads them; they have only the count of their rows as statistics."""
+    path, maps = tmp_path / "t", pa.map_(pa.string(), pa.int64())
+    path.mkdir()
+    write_optional_keys(path / "keys.parquet", [(1, {"a": 1}), (2, {"c": 5, "d": 6})])
+    write_optional_keys(path / "more.parquet", [(4, {"e": 7}), (5, {"f": 8})])
+    pq.write_table(pa.table({"id": [3], "m": pa.array([[("b", 2)]], maps)}), path / "plain.parquet")
+    made = DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    stats = {add["path"]: json.loads(add["stats"]) for add in actions(str(path), 0, "add")}
+    assert stats["keys.parquet"] == {"numRecords": 2}
+    assert stats["plain.parquet"]["maxValues"] == {"id": 3}
+    assert sorted(row.asDict()["id"] for row in made.toDF().collect()) == [1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match=r"(keys|more).parquet of table .*Map keys must.*DeltaTable.toDF\(\)"):
+        plan_and_read(path)
+    merge = "MERGE INTO delta.`{}` t USING (SELECT {} AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = -t.id"
+    merge_sql(spark, merge.format(path, 1))
+    spark.conf.set(EXECUTOR, "low_shuffle")
+    merge_sql(spark, merge.format(path, 4))
+    merged = {row.id: row.m for row in made.toDF().collect()}
+    assert merged == {-1: {"a": 1}, 2: {"c": 5, "d": 6}, 3: {"b": 2}, -4: {"e": 7}, 5: {"f": 8}}
+
+
+def test_convert_encrypted_files(spark: SparkSession, tmp_path: Path) -> None:
+    """Without their keys they are refused before anything is written, or have no statistics of columns."""
+    path = tmp_path / "t"
+    path.mkdir()
+    write_encrypted(path / "x.parquet", plaintext_footer=False)
+    with pytest.raises(DeltaTableException, match=r"CANNOT_READ_FILE_FOOTER.*x\.parquet"):
+        DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert not (path / "_delta_log").exists()
+    write_encrypted(path / "x.parquet", plaintext_footer=True)
+    DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    (add,) = actions(str(path), 0, "add")
+    assert json.loads(add["stats"]) == {"numRecords": 2}
+
+
+def plan_and_read(path: Path) -> list[pa.RecordBatch]:
+    """Read a table by the data source in Python."""
+    schema, version = schema_of({"path": str(path)}, {})
+    rows, plan = plan_read({"path": str(path)}, {}, schema, version)
+    return [batch for parts in plan([]) for batch in rows.read(parts)]

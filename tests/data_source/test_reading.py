@@ -72,6 +72,29 @@ def test_times_as_int96_by_the_version_that_wrote_them(registered: SparkSession,
         found.collect()
 
 
+def test_columns_of_types_that_only_arrow_has(registered: SparkSession, tmp_path: Path) -> None:
+    """Arrow finds them in the metadata of a file; Spark reads what the file has for Parquet."""
+    columns = {
+        "id": pa.array(range(4), pa.int64()),
+        "j": pa.array(['{"a": 1}', None, "[]", "1"], pa.json_()),
+        "b": pa.array([1, None, 0, 1], pa.bool8()),
+        "d": pa.array([1, None, -1, 0], pa.duration("ms")),
+        "l": pa.array([[1.5], None, [], [None, 2.5]], pa.list_view(pa.float64())),
+        "s": pa.array([b"a", None, b"\xff\xfe", b""], pa.binary()),
+    }
+    kinds: dict[str, object] = {"id": "long", "j": "string", "b": "byte", "d": "long", "s": "string"}
+    kinds["l"] = {"type": "array", "elementType": "double", "containsNull": True}
+    fields = [{"name": name, "type": kinds[name], "nullable": True, "metadata": {}} for name in columns]
+    pq.write_table(pa.table(columns), tmp_path / "f.parquet", row_group_size=3)
+    size = (tmp_path / "f.parquet").stat().st_size
+    schema = json.dumps({"type": "struct", "fields": fields})
+    Log(tmp_path).commit(PROTOCOL, metadata(schemaString=schema), add("f.parquet", size=size))
+    as_bytes = F.col("s").cast("binary").alias("s")
+    expected = DeltaTable.forPath(registered, str(tmp_path)).toDF().withColumn("s", as_bytes)
+    assert rows(read(registered, tmp_path).withColumn("s", as_bytes)) == rows(expected)
+    assert bytes(read(registered, tmp_path).where("id = 2").select(as_bytes).collect()[0].s) == b"\xff\xfe"
+
+
 @pytest.fixture(scope="module")
 def table(registered: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table with change data: ten rows, of which one is updated and one deleted, in two partitions."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from corpus.runner import settings
 from deltamerge import DeltaTable, write_delta
+from deltamerge.data_source.writing import plan_write
+from deltamerge.exceptions import DeltaIllegalArgumentException
+from deltamerge.workers.table_files import RowsToWrite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -212,3 +219,45 @@ def test_a_table_without_rows(registered: SparkSession, tmp_path: Path) -> None:
     write(registered.range(0), path)
     assert ids(registered, path) == []
     assert [entry.name for entry in path.iterdir()] == ["_delta_log"]
+
+
+BIGINT = StructType([StructField("id", LongType())])
+
+
+def planned(path: Path, settings: Mapping[str, str] | None = None, **options: str) -> RowsToWrite:
+    return plan_write({"path": str(path), **options}, settings or {}, BIGINT, overwrite=False)[0]
+
+
+def test_codecs(tmp_path: Path) -> None:
+    """As Spark's writer: one that is not known is no reason to take another one silently."""
+    session = {"spark.sql.parquet.compression.codec": "zstd"}
+    assert planned(tmp_path).options["compression"] == "snappy"
+    assert planned(tmp_path, session).options["compression"] == "zstd"
+    assert planned(tmp_path, session, **{"parquet.compression": "GZIP"}).options["compression"] == "gzip"
+    for codec, stored in {"uncompressed": "UNCOMPRESSED", "LZ4": "LZ4", "lz4_raw": "LZ4"}.items():
+        rows = planned(tmp_path, session, compression=codec)
+        pq.write_table(pa.table({"id": [1]}), tmp_path / "f", compression=rows.options["compression"])
+        assert pq.read_metadata(tmp_path / "f").row_group(0).column(0).compression == stored
+    for codec in ("lzo", "snapy", ""):
+        with pytest.raises(DeltaIllegalArgumentException, match=f"The codec {codec} is not available") as caught:
+            planned(tmp_path / "new", compression=codec)
+        assert caught.value.getCondition() == "CODEC_NOT_AVAILABLE.WITH_AVAILABLE_CODECS_SUGGESTION"
+        assert caught.value.getSqlState() == "56038"
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_most_rows_of_a_file(tmp_path: Path) -> None:
+    session = {"spark.sql.files.maxRecordsPerFile": "7"}
+    assert planned(tmp_path).most_rows is None
+    assert planned(tmp_path, {"spark.sql.files.maxRecordsPerFile": "0"}).most_rows is None
+    assert planned(tmp_path, session).most_rows == 7
+    assert planned(tmp_path, session, maxrecordsperfile="3").most_rows == 3
+    assert planned(tmp_path, session, maxrecordsperfile="0").most_rows is None
+
+
+def test_files_of_few_rows(registered: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write(registered.range(10).coalesce(1), path, maxRecordsPerFile=4, compression="lz4")
+    assert ids(registered, path) == list(range(10))
+    sizes = sorted(pq.read_metadata(file).num_rows for file in DeltaRs(path).file_uris())
+    assert sizes == [2, 4, 4]

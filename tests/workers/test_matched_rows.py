@@ -103,13 +103,13 @@ def test_a_source_of_which_no_row_is_staged(tmp_path: Path) -> None:
 
 def test_only_row_groups_with_pairs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    whole = pq.ParquetFile.read_row_group
+    whole = pq.ParquetFile.read_row_groups
 
-    def reading(file: Any, group: int, *rest: Any, **more: Any) -> Any:
-        read.append(group)
-        return whole(file, group, *rest, **more)
+    def reading(file: Any, groups: Sequence[int], *rest: Any, **more: Any) -> Any:
+        read.extend(groups)
+        return whole(file, groups, *rest, **more)
 
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", reading)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", reading)
     path = write(tmp_path / "f", 10, row_group_size=2)
     of_file = pairs(tmp_path, [(2, 0, 0), (9, 0, 0)])
     found = side_by_side(stage(tmp_path, source_rows("a")), [(path, of_file)])
@@ -226,3 +226,21 @@ def test_strings_in_pieces_that_one_array_would_not_hold(monkeypatch: pytest.Mon
     monkeypatch.setattr(matched_rows, "taken", noting)
     assert matched_rows._taken_in_pieces(column, places).to_pylist() == expected == ["b", None, "a", None, "b"]
     assert seen == [column]
+
+
+def test_nested_rows_that_are_longer_than_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow finds out that one array does not hold them."""
+    values = [["a"], None, ["b", "c"]]
+    column, places = pa.chunked_array([values[:2], values[2:]]), pa.array([2, None, 0, 1, 2])
+
+    def taking(one: pa.ChunkedArray, rows: Any) -> Any:
+        if len(rows) > 1:
+            raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
+        return taken(one, rows)
+
+    monkeypatch.setattr(matched_rows, "taken", taking)
+    found = matched_rows._taken_in_pieces(column, places)
+    assert found.to_pylist() == [values[2], None, values[0], None, values[2]]
+    monkeypatch.setattr(matched_rows, "taken", lambda *_: taking(column, [0, 0]))
+    with pytest.raises(pa.ArrowInvalid, match="overflowed"):
+        matched_rows._taken_in_pieces(column, places)

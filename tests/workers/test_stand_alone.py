@@ -44,7 +44,7 @@ def of_table() -> RowsOfTable:
 
 def to_table() -> RowsToWrite:
     schema = pa.schema([("a", pa.int64())])
-    return RowsToWrite(LOCAL_FILES, "t", "/x", schema, (COLUMN,), (), (), {}, {}, (), None, {}, {}, schema)
+    return RowsToWrite(LOCAL_FILES, "t", "/x", schema, (COLUMN,), (), (), {}, {}, (), None, None, {}, {}, schema)
 
 
 def lookup(clause: int | str | RowChoice, unmatched: RowChoice | None = None) -> KeyLookup:

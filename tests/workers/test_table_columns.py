@@ -76,6 +76,42 @@ def test_values_of_another_kind_are_refused() -> None:
         shaped(pa.array([1 << 62], pa.timestamp("ms")), Shape(pa.timestamp("us", "UTC")))
 
 
+def test_columns_of_types_that_only_arrow_has() -> None:
+    """Spark reads how Parquet has their values."""
+    lists, durations = Shape(pa.list_(pa.int64()), (Part("element", Shape(pa.int64())),)), pa.duration("ms")
+    cases: list[tuple[pa.DataType, list[object], Shape]] = [
+        (pa.json_(), ['{"a": 1}', None, "[]"], Shape(pa.string())),
+        (pa.json_(pa.large_string()), ['{"a": 1}', None, "[]"], Shape(pa.string())),
+        (pa.list_view(pa.int32()), [[1, None], None, [], [2]], lists),
+        (pa.large_list_view(pa.int8()), [[1, None], None, [], [2]], lists),
+    ]
+    for kind, values, shape in cases:
+        column = pa.array(values, kind)
+        for found, expected in ((column, values), (column.slice(1), values[1:]), (column.slice(2), values[2:])):
+            made = shaped(found, shape)
+            made.validate(full=True)
+            assert (made.type, made.to_pylist()) == (shape.target, expected), kind
+    assert shaped(pa.array([1, None, 0], pa.bool8()), Shape(pa.int8())).to_pylist() == [1, None, 0]
+    assert shaped(pa.array([1, None], durations), Shape(pa.int64())).to_pylist() == [1, None]
+    within = pa.array([{"x": [1]}, None], pa.struct([("x", pa.list_view(durations))]))
+    of_struct = Shape(pa.struct([("x", lists.target)]), (Part("x", lists),))
+    assert shaped(within, of_struct).to_pylist() == [{"x": [1]}, None]
+    # Lists of a view may overlap and be in any order.
+    values = pa.array([1, 2, 3])
+    view = pa.ListViewArray.from_arrays(pa.array([1, 0], pa.int32()), pa.array([2, 2], pa.int32()), values)
+    assert shaped(view, lists).to_pylist() == [[2, 3], [1, 2]]
+
+
+def test_bytes_that_are_read_as_a_string() -> None:
+    """Spark does not check that bytes are UTF-8 which no annotation says to be a string."""
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2)):
+        column = pa.array([b"ab", None, b"\xff\x80"], kind)
+        for found in (column, column.slice(1)):
+            made = shaped(found, Shape(pa.string()))
+            assert made.type == pa.string()
+            assert made.cast(pa.binary()).to_pylist() == found.to_pylist()
+
+
 def test_times_are_cut_to_microseconds_before_them() -> None:
     nanoseconds = [-1500, -1000, -1, 0, 999, 1500, None, -(1 << 63), (1 << 63) - 1]
     for zone in (None, "UTC"):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltamerge.workers.files import LOCAL_FILES
@@ -17,13 +18,26 @@ from deltamerge.workers.table_writer import TableWriter
 FRAME = pa.schema([("a", pa.int64()), ("p", pa.string())])
 
 
-def by_partition(folder: Path) -> RowsToWrite:
+def by_partition(folder: Path, most_rows: int | None = None) -> RowsToWrite:
     columns = Part("a", Shape(pa.int64())), Part("p", Shape(pa.string()))
     stored = pa.schema([("a", pa.int64())])
     partitions = (("p", columns[1]),)
     return RowsToWrite(
-        LOCAL_FILES, "t", str(folder), stored, columns[:1], partitions, (), {}, {}, (), None, {}, {}, FRAME
+        LOCAL_FILES, "t", str(folder), stored, columns[:1], partitions, (), {}, {}, (), None, most_rows, {}, {}, FRAME
     )
+
+
+def test_files_end_at_a_number_of_rows(tmp_path: Path) -> None:
+    partitions = ["x"] * 7 + ["y"] * 3
+    batch = pa.RecordBatch.from_pydict({"a": range(10), "p": partitions}, schema=FRAME)
+    parts = by_partition(tmp_path, 3).write([batch.slice(0, 8), batch.slice(8)])
+    found = [(Path(part.path).parent.name, part.rows, pq.read_table(part.path)["a"].to_pylist()) for part in parts]
+    assert sorted(found) == [
+        ("p=x", 1, [6]),
+        ("p=x", 3, [0, 1, 2]),
+        ("p=x", 3, [3, 4, 5]),
+        ("p=y", 3, [7, 8, 9]),
+    ]
 
 
 def test_a_disk_that_is_full_at_the_end_leaves_no_file_of_any_partition(

@@ -29,10 +29,13 @@ from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.paths import spark_path
 from deltamerge.skipping.indexed import IndexedColumns
 from deltamerge.spark import columns as F
-from deltamerge.spark.session import settings_below
+from deltamerge.spark.failed_jobs import cause_in
+from deltamerge.spark.session import SPARK_ERRORS, settings_below
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile, in_parallel
 from deltamerge.txn.transaction import now_ms
+from deltamerge.workers.file_systems import is_of_machine
+from deltamerge.workers.parquet_footer import footer_bytes, rows_by_footer
 from deltamerge.workers.partition_names import NULL_PARTITION, unescape_path_name
 from deltamerge.write.char_varchar import as_strings
 from deltamerge.write.data_files import statistics_of
@@ -73,12 +76,16 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     def added(file: StoredFile, of_file: dict[str, str | None]) -> AddFile:
         # Read again: kept, the footers of many files would take gigabytes.
         footer = _footer(table, file)
+        if isinstance(footer, pq.FileMetaData):
+            stats: str | None = statistics_of(table.store, file, footer, logged, indexed)
+        else:
+            stats = None if footer is None else compact_json({"numRecords": footer})
         return AddFile(
             path=encode_path(file.path),
             partition_values=of_file,
             size=file.size,
             modification_time=file.modification_time,
-            stats=statistics_of(table.store, file, footer, logged, indexed),
+            stats=stats,
         )
 
     adds = in_parallel(added, files, values)
@@ -126,11 +133,26 @@ def _check_no_stream(table: Table, found: Sequence[StoredFile]) -> None:
         )
 
 
-def _footer(table: Table, file: StoredFile) -> pq.FileMetaData:
+def _footer(table: Table, file: StoredFile) -> pq.FileMetaData | int | None:
+    """Return a file's footer; its rows alone, or None, where PyArrow does not read what Spark may read.
+
+    Raises:
+        DeltaTableException: It is not a Parquet file.
+    """
     try:
         with table.store.open_input(file.path) as source:
-            return pq.ParquetFile(source).metadata
-    except pa.ArrowInvalid as error:
+            length = footer_bytes(source)
+            metadata = pq.ParquetFile(source).metadata
+        # PyArrow ends the process where it is asked for the metadata of an encrypted column.
+        if length <= metadata.serialized_size:
+            return metadata
+    except (pa.ArrowException, OSError) as error:
+        if is_of_machine(error) or isinstance(error, FileNotFoundError):
+            raise
+    try:
+        with table.store.open_input(file.path) as source:
+            return rows_by_footer(source)
+    except ValueError as error:
         path = table.store.absolute(file.path)
         raise DeltaTableException(
             "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",
@@ -191,6 +213,17 @@ def _check_values(
 def _schema(table: Table, files: Sequence[StoredFile], partition_schema: StructType) -> StructType:
     """Return the columns of all files together, then the partition columns."""
     paths = [spark_path(table, file.path) for file in files]
-    read = table.spark.read.option("mergeSchema", "true").parquet(*paths).schema
+    try:
+        read = table.spark.read.option("mergeSchema", "true").parquet(*paths).schema
+    except SPARK_ERRORS as error:
+        cause = cause_in(str(error))
+        if cause is None or not cause[0].startswith("FAILED_READ_FILE"):
+            raise
+        raise DeltaTableException(
+            cause[0],
+            f"{cause[1]} Restore the file if it is damaged, or move it out of the folder. Of encrypted files the "
+            "session needs the keys.",
+            sqlstate=cause[2],
+        ) from error
     partitions = {name.lower() for name in partition_schema.names}
     return StructType([*(f for f in read.fields if f.name.lower() not in partitions), *partition_schema.fields])

@@ -21,7 +21,7 @@ from deltamerge.data_source.write_checks import (
     rows_condition,
 )
 from deltamerge.data_source.write_options import asked_write
-from deltamerge.exceptions import DeltaRuntimeException
+from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaRuntimeException
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS, parquet_options
 from deltamerge.scan.file_types import arrow_schema, file_field, given_part
@@ -56,6 +56,9 @@ from deltamerge.write.table_commits import (
     protocol_of,
 )
 from deltamerge.write.table_writer import FrameWrite, refuse_new_definition, written_definition
+
+# PyArrow does not write the frames around Hadoop's LZ4, which readers tell from those of others by trying.
+_CODECS = {**PARQUET_CODECS, "lz4": PARQUET_CODECS["lz4_raw"]}
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,6 @@ def _rows_to_write(
         most = length_limit(column)
         if most is not None:
             lengths[column.name] = most
-    codec = request.options.get("compression", request.settings.get("spark.sql.parquet.compression.codec", "snappy"))
     constraints = constraints_of(definition.schema, definition.properties)
     partition_types = [each.dataType for each in definition.schema if each.name in definition.partition_columns]
     return RowsToWrite(
@@ -181,11 +183,39 @@ def _rows_to_write(
         pads=char_lengths(definition.schema),
         conditions=conditions,
         most_bytes=target_file_size(definition.properties),
-        options=parquet_options(PARQUET_CODECS.get(codec.lower(), "snappy")),
+        most_rows=_records_per_file(request),
+        options=parquet_options(_codec(request)),
         metadata={SPARK_VERSION: request.settings.get("spark.version", "").encode()},
         frame_schema=arrow_schema(given),
         time_zone=request.conf.session_time_zone if TimestampType() in partition_types else None,
     )
+
+
+def _codec(request: Request) -> str:
+    """Return PyArrow's name of the codec that a write asks for. Spark: ParquetOptions.
+
+    Raises:
+        DeltaIllegalArgumentException: Spark has no such codec, or PyArrow does not.
+    """
+    setting = request.settings.get("spark.sql.parquet.compression.codec", "snappy")
+    asked = request.options.get("compression", request.options.get("parquet.compression", setting))
+    found = _CODECS.get(asked.lower())
+    if found is None:
+        available = ", ".join(sorted(_CODECS))
+        raise DeltaIllegalArgumentException(
+            "CODEC_NOT_AVAILABLE.WITH_AVAILABLE_CODECS_SUGGESTION",
+            f"The codec {asked} is not available to write table {request.path}. Available codecs are {available}: set "
+            "the option compression, or spark.sql.parquet.compression.codec, to one of them.",
+            parameters={"codecName": asked, "availableCodecs": available},
+        )
+    return found
+
+
+def _records_per_file(request: Request) -> int | None:
+    """Return the most rows of a file; None without a limit."""
+    asked = request.number("maxRecordsPerFile")
+    most = int(request.settings.get("spark.sql.files.maxRecordsPerFile") or 0) if asked is None else asked
+    return most if most > 0 else None
 
 
 def _target(request: Request, definition: TableDefinition, folder: str) -> WriteTarget:

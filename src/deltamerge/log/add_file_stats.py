@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-import pyarrow.parquet as pq
-
+from deltamerge.exceptions import DeltaTableException
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.storage.store import Store
+from deltamerge.workers.parquet_footer import rows_by_footer
 
 _DECODER = json.JSONDecoder()
 _BLANKS = " \t\r\n"
@@ -46,7 +46,25 @@ def physical_rows(store: Store, file: AddFile) -> int:
 
 
 def footer_rows(store: Store, file: AddFile) -> int:
-    return int(pq.ParquetFile(store.open_input(decode_path(file.path))).metadata.num_rows)
+    """Return the rows in a data file by its footer.
+
+    Raises:
+        DeltaTableException: It has no legible one.
+    """
+    path = decode_path(file.path)
+    try:
+        with store.open_input(path) as opened:
+            rows, why = rows_by_footer(opened), "is encrypted"
+    except ValueError as error:
+        rows, why = None, f"cannot be read: {error}"
+    if rows is None:
+        raise DeltaTableException(
+            "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",
+            f"The footer of the data file {store.absolute(path)} {why}. The log does not say how many rows the file "
+            "has. Restore the file if it is damaged; otherwise copy the table's rows into a new table with Spark.",
+            parameters={"path": store.absolute(path)},
+        )
+    return rows
 
 
 def logical_rows(store: Store, file: AddFile) -> int:

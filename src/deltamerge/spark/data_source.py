@@ -25,6 +25,7 @@ _KEYS = (
     "spark.sql.ansi.enabled",
     "spark.sql.caseSensitive",
     "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.maxRecordsPerFile",
     "spark.sql.files.openCostInBytes",
     "spark.sql.parquet.compression.codec",
     "spark.sql.session.timeZone",

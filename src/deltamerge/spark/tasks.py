@@ -21,6 +21,7 @@ from deltamerge.spark.session import SPARK_ERRORS, empty_frame, is_connect
 from deltamerge.sql.names import quote
 from deltamerge.workers.files import SHARED
 from deltamerge.workers.first_contact import StoreFailed, StoreNotOpened
+from deltamerge.workers.left_to_spark import LeftToSpark
 
 Work: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
@@ -41,10 +42,14 @@ _UNFIT_WORKERS = (
 
 # As Python prints the exception of a task.
 _NOT_OPENED = re.compile(r"StoreNotOpened: ([^\n]*)")
+_LEFT_TO_SPARK = re.compile(r"LeftToSpark: ([^\n]*)")
 
 
 class PythonWorkersUnfit(Exception):
-    """The executors' Python cannot run work on Arrow batches: it lacks PyArrow, or does not open the table's store."""
+    """Python workers cannot do some work on Arrow batches.
+
+    They lack PyArrow, or do not open the table's store, or PyArrow does not do it.
+    """
 
 
 @contextmanager
@@ -56,6 +61,8 @@ def python_workers() -> Iterator[None]:
         message = str(error)
         if found := _NOT_OPENED.search(message):
             raise PythonWorkersUnfit(f"tasks do not open the table's store: {found.group(1)}") from error
+        if found := _LEFT_TO_SPARK.search(message):
+            raise PythonWorkersUnfit(found.group(1)) from error
         if any(sign in message for sign in _UNFIT_WORKERS):
             raise PythonWorkersUnfit(
                 "the executors' Python is missing, lacks PyArrow or NumPy, or is another version than the driver's"
@@ -80,13 +87,7 @@ def run(
             for each.
     """
     if in_driver:
-        try:
-            return [row for batch in _run_in_driver(work, rows, report) for row in batch.to_pylist()]
-        except StoreNotOpened as error:
-            raise PythonWorkersUnfit(f"the driver does not open the table's store: {error}") from error
-        except StoreFailed as error:
-            # Tasks would run again.
-            raise PythonWorkersUnfit(f"the table's store failed in the driver: {error}") from error
+        return [row for batch in _run_in_driver(work, rows, report) for row in batch.to_pylist()]
     with python_workers():
         return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
 
@@ -120,7 +121,8 @@ def collected(frame: DataFrame) -> pa.Table:
         columns.append(
             column.cast(as_nullable(field.dataType)).alias(field.name) if inner_types(field.dataType) else column
         )
-    return frame.select(*columns).toArrow()
+    with python_workers():
+        return frame.select(*columns).toArrow()
 
 
 def _run_in_driver(
@@ -141,5 +143,12 @@ def _run_in_driver(
 
     # One thread has all cores for the columns of its files.
     with ThreadPoolExecutor(threads, SHARED if threads > 1 else "") as pool:
-        done = list(pool.map(run_part, parts))
-    return [batch for batches in done for batch in batches]
+        try:
+            return [batch for batches in pool.map(run_part, parts) for batch in batches]
+        except StoreNotOpened as error:
+            raise PythonWorkersUnfit(f"the driver does not open the table's store: {error}") from error
+        except StoreFailed as error:
+            # Tasks would run again.
+            raise PythonWorkersUnfit(f"the table's store failed in the driver: {error}") from error
+        except LeftToSpark as error:
+            raise PythonWorkersUnfit(str(error)) from error

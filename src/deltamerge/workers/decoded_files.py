@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from deltamerge.workers.answers import answer
-from deltamerge.workers.files import Files, has_threads, whole
+from deltamerge.workers.files import Files, read_rows
+from deltamerge.workers.left_to_spark import leaving_to_spark
 from deltamerge.workers.staged_rows import StagedFile
 from deltamerge.workers.table_columns import in_plain_types
 
@@ -44,12 +45,11 @@ def _decode(files: Files, work: Mapping[str, Any], columns: Sequence[str]) -> in
         nonlocal size
         for group in work["groups"]:
             with files.parquet_columns(file.path, columns, [group], memory_map=False) as opened:
-                rows = opened.metadata.row_group(group).num_rows
-                table = whole(opened.read_row_group(group, list(columns), use_threads=has_threads()), rows)
-            piece = in_plain_types(table.select(list(columns))).combine_chunks()
+                table = read_rows(opened, [group], list(columns))
+            piece = in_plain_types(table.select(list(columns)))
             size += piece.nbytes
             yield piece
 
-    with file.unchanged(files):
+    with leaving_to_spark(file.path), file.unchanged(files):
         files.write_arrow(work["target"], pieces())
     return size

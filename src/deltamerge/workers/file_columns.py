@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.workers.files import Files, has_threads, whole
+from deltamerge.workers.files import Files, read_rows
 from deltamerge.workers.partition_names import NULL_PARTITION
 from deltamerge.workers.staged_rows import is_of_other_calendar
 from deltamerge.workers.table_columns import has_times, in_plain_types, in_type, paths_of
@@ -33,7 +33,7 @@ def read_columns(files: Files, path: str, values: Mapping[str, str | None], aske
     table = None
     if paths:
         with files.parquet_columns(path, paths) as file:
-            table = whole(file.read(paths, use_threads=has_threads()), rows)
+            table = read_rows(file, range(file.num_row_groups), paths)
     return _typed(table, rows, values, asked)
 
 
@@ -62,7 +62,7 @@ def read_row_groups(
     wanted = [group for group, (rows, end) in enumerate(zip(sizes, ends, strict=True)) if needed(end - rows, end)]
     with files.parquet_columns(path, paths, wanted) as file:
         for group in wanted:
-            table = whole(file.read_row_group(group, paths, use_threads=has_threads()), sizes[group]) if paths else None
+            table = read_rows(file, [group], paths) if paths else None
             yield ends[group] - sizes[group], _typed(table, sizes[group], values, asked)
 
 

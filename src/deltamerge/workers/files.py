@@ -41,6 +41,8 @@ _MOST_ROWS_OF_A_GROUP = 1 << 26
 _WHOLE_BYTES = 256 << 20
 # PyArrow sends a file in parts of this size.
 _ARROW_PART_BYTES = 10 << 20
+# Rows of which no nested column has strings of 2 GiB.
+_ROWS_OF_A_PIECE = 4096
 # Of more files the footers of those that were opened first are read again.
 _MOST_OPENED = 1_000
 
@@ -331,19 +333,33 @@ def has_threads() -> bool:
     return column_threads() > 1
 
 
-def whole(table: pa.Table, rows: int) -> pa.Table:
-    """Return a table that was read, if it has the rows that its file has by the footer.
+def read_rows(file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+    """Read row groups; a column that is too large for one array has several.
 
-    PyArrow passes over a page whose header says that it is of another kind, and checksums are of pages without headers.
+    Args:
+        columns: The names of columns, or paths of fields; None for all.
 
     Raises:
-        ValueError: It has others.
+        ValueError: There are other rows than by the footer.
     """
-    check_rows(table.num_rows, rows)
+    try:
+        table = file.read_row_groups(groups, columns, use_threads=has_threads())
+    except pa.ArrowNotImplementedError:
+        # Of a nested column PyArrow returns only one array, in which strings take up to 2 GiB.
+        pieces = file.iter_batches(_ROWS_OF_A_PIECE, row_groups=groups, columns=columns, use_threads=has_threads())
+        table = pa.Table.from_batches(pieces)
+    check_rows(table.num_rows, sum(file.metadata.row_group(group).num_rows for group in groups))
     return table
 
 
 def check_rows(found: int, rows: int) -> None:
+    """Check that the rows that were read are as many as a file has by its footer.
+
+    PyArrow passes over a page whose header says that it is of another kind, and checksums are of pages without headers.
+
+    Raises:
+        ValueError: They are others.
+    """
     if found != rows:
         raise ValueError(f"it has {rows} rows by its footer, but {found} were read: its pages are damaged")
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from deltamerge.workers.file_columns import Asked, read_row_groups
 from deltamerge.workers.files import Files
+from deltamerge.workers.left_to_spark import leaving_to_spark
 from deltamerge.workers.row_pairs import NO_SOURCE, RowPairs, read_pairs
 from deltamerge.workers.source_parts import RowGroup, SourceOpener, SourcePart
 from deltamerge.workers.staged_rows import StagedRows, taken
@@ -45,11 +46,14 @@ def pairing_rows(
             given = zip(*(column.to_pylist() for column in batch.columns), strict=True)
             for path, values, pairs_path, exchanged in given:
                 pairs = read_pairs(files, pairs_path).valued
-                part = opener.part_with(pairs.matched_sources, [RowGroup(*group) for group in json.loads(exchanged)])
-                for columns in _rows_of(files, path, json.loads(values), pairs, part, target):
-                    numbered = {name: columns[name] for name in (*source, *target)}
-                    whole = pa.table({**numbered, number: columns[_VALUES], clause: columns[_CLAUSE]})
-                    yield from whole.to_batches(_ROWS_AT_ONCE)
+                with leaving_to_spark(f"the source and of {path}"):
+                    part = opener.part_with(
+                        pairs.matched_sources, [RowGroup(*group) for group in json.loads(exchanged)]
+                    )
+                    for columns in _rows_of(files, path, json.loads(values), pairs, part, target):
+                        numbered = {name: columns[name] for name in (*source, *target)}
+                        whole = pa.table({**numbered, number: columns[_VALUES], clause: columns[_CLAUSE]})
+                        yield from whole.to_batches(_ROWS_AT_ONCE)
 
     return pair
 
@@ -73,7 +77,7 @@ def _rows_of(
             found[~is_missing] = part.places(some.sources[~is_missing])
             places = pa.array(found, pa.int64(), mask=is_missing)
             columns = {name: _taken_in_pieces(part.rows.column(name), places) for name in part.rows.column_names}
-            columns |= {name: taken(table[name], some.rows - first) for name in target}
+            columns |= {name: _taken_in_pieces(table[name], pa.array(some.rows - first)) for name in target}
             yield {**columns, _VALUES: some.values, _CLAUSE: some.clauses}
 
 
@@ -90,10 +94,15 @@ def _taken_in_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
     is_nested = pa.types.is_nested(kind)
     if not len(places) or not (is_nested or pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return column.take(places)
-    at_once = _rows_of_nested(column, places) if is_nested else _rows_of_strings(column)
-    # Arrow would put several pieces together first, which may be more than it addresses.
-    take = partial(_taken_of_pieces, column) if is_nested or column.num_chunks > 1 else column.take
-    pieces = [take(places.slice(at, at_once)) for at in range(0, len(places), at_once)]
+    if is_nested:
+        pieces = list(_nested_pieces(column, places, max(1, len(column) * _MOST_STRING_BYTES // max(1, column.nbytes))))
+    else:
+        # Arrow would put several pieces together first, which may be more than it addresses.
+        take, at_once = (
+            partial(_taken_of_pieces, column) if column.num_chunks > 1 else column.take,
+            _rows_at_once(column),
+        )
+        pieces = [take(places.slice(at, at_once)) for at in range(0, len(places), at_once)]
     return (
         pieces[0]
         if len(pieces) == 1
@@ -101,16 +110,21 @@ def _taken_in_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
     )
 
 
-def _rows_of_strings(column: Any) -> int:  # noqa: ANN401
+def _rows_at_once(column: Any) -> int:  # noqa: ANN401
     longest = pc.max(pc.binary_length(column)).as_py() or 0
     return max(1, _MOST_STRING_BYTES // max(1, longest))
 
 
-def _rows_of_nested(column: Any, places: pa.Array) -> int:  # noqa: ANN401
-    """Return how many rows an array holds: each is taken as often as the most frequent one at most."""
-    most = int(np.bincount(places.drop_null().to_numpy(), minlength=1).max())
-    size = max(1, column.nbytes)
-    return len(places) if most * size <= _MOST_STRING_BYTES else max(1, _MOST_STRING_BYTES // size)
+def _nested_pieces(column: Any, places: pa.Array, at_once: int) -> Iterator[Any]:  # noqa: ANN401
+    """Take rows of a nested column, fewer at once where they are longer than others: only Arrow knows how long."""
+    for at in range(0, len(places), at_once):
+        some = places.slice(at, at_once)
+        try:
+            yield _taken_of_pieces(column, some)
+        except pa.ArrowInvalid:
+            if len(some) == 1:
+                raise
+            yield from _nested_pieces(column, some, (len(some) + 1) // 2)
 
 
 def _taken_of_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401

@@ -5,10 +5,11 @@ Source: Parquet, ``parquet.thrift``, whose field ids are used here.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -25,6 +26,9 @@ from deltamerge.workers.thrift_compact import (
 )
 
 MAGIC = b"PAR1"
+_ENCRYPTED = b"PARE"
+# Of a file's end, where nearly all footers are whole.
+_END_BYTES = 64 << 10
 _WRITTEN_BYTES = 8 << 20
 # Readers make up for errors of these writers, whose name is in the footer.
 _CORRECTED = re.compile(r"parquet-mr version (0\.|1\.\d(\D|$))|parquet-cpp version|impala version", re.IGNORECASE)
@@ -62,6 +66,35 @@ _LOCATIONS, _LOCATION_OFFSET = 1, 1
 
 Bytes: TypeAlias = Callable[[int, int], Any]
 """Returns a file's bytes from a place on and before another, as a buffer."""
+
+
+def footer_bytes(file: IO[bytes]) -> int:
+    """Return how many bytes a Parquet file's footer has, by what is written at the file's end."""
+    file.seek(max(0, file.seek(0, io.SEEK_END) - 8))
+    return int.from_bytes(file.read(4), "little")
+
+
+def rows_by_footer(file: IO[bytes]) -> int | None:
+    """Return how many rows a Parquet file has, whatever types its columns have; None where its footer is encrypted.
+
+    Raises:
+        ValueError: It is not a Parquet file.
+    """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - _END_BYTES))
+    end = file.read()
+    if end[-4:] == _ENCRYPTED:
+        return None
+    start = size - 8 - int.from_bytes(end[-8:-4], "little")
+    if end[-4:] != MAGIC or start < len(MAGIC):
+        raise ValueError("it does not end as a Parquet file does")
+    if size - start > len(end):
+        file.seek(start)
+        end = file.read()
+    kind, rows = read_struct(end[start - size :], last=_ROWS).get(_ROWS, (I64, None))
+    if kind != I64 or rows is None:
+        raise ValueError("its footer does not say how many rows it has")
+    return int(rows)
 
 
 def has_wrong_bounds(metadata: Any, index: int) -> bool:  # noqa: ANN401

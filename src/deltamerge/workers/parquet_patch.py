@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from deltamerge.workers.answers import answer
 from deltamerge.workers.file_systems import is_of_machine
-from deltamerge.workers.files import Files, WholeParquet, has_threads, whole
+from deltamerge.workers.files import Files, WholeParquet, read_rows
+from deltamerge.workers.left_to_spark import leaving_to_spark
 from deltamerge.workers.nan_columns import NAN_COLUMNS
 from deltamerge.workers.patched_file import Changed, PatchedFile
 from deltamerge.workers.row_blocks import Blocks, mask_of, read_blocks
@@ -294,11 +295,11 @@ def _row_groups(file: pq.ParquetFile, asked: Sequence[Collection[str] | None]) -
     own, places = file.schema_arrow.names, row_places(file)
 
     def read(number: int) -> RowGroup:
-        columns, rows = asked[number], places[number]
+        columns = asked[number]
         assert columns is not None
         names = [name for name in own if name in columns]
-        found = file.read_row_group(number, None if names == own else names, use_threads=has_threads())
-        return RowGroup(number, rows, columns, whole(found, rows.stop - rows.start))
+        found = read_rows(file, [number], None if names == own else names)
+        return RowGroup(number, places[number], columns, found)
 
     chosen = [number for number, columns in enumerate(asked) if columns is not None]
     with ThreadPoolExecutor(1) as pool:
@@ -318,7 +319,8 @@ def _naming(path: str, groups: Iterable[RowGroup]) -> Iterator[RowGroup]:
         try:
             found = next(waiting, None)
         except (ValueError, OSError, pa.ArrowException) as error:
-            if is_of_machine(error):
+            # What PyArrow does not implement says nothing about the file.
+            if is_of_machine(error) or isinstance(error, pa.ArrowNotImplementedError):
                 raise
             raise ValueError(
                 f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file {path}: {error}. SQLSTATE: KD001"
@@ -342,7 +344,8 @@ def patching(files: Files, form: FileForm) -> Callable[[Iterable[pa.RecordBatch]
             for row in range(batch.num_rows):
                 source, target, row_id, version = (batch.column(name)[row].as_py() for name in names)
                 path = files.attempt_path(target)
-                done = patch_file(files, source, path, read_blocks(batch, row), form, Origin(row_id, version))
+                with leaving_to_spark(source):
+                    done = patch_file(files, source, path, read_blocks(batch, row), form, Origin(row_id, version))
                 found = {"path": path, "rows": done.rows, "size": done.size, "footer": done.footer}
                 yield answer(PATCH_SCHEMA, found)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from deltamerge.workers.answers import answer
 from deltamerge.workers.files import Files
+from deltamerge.workers.left_to_spark import leaving_to_spark
 from deltamerge.workers.row_pairs import NO_SOURCE, distinct
 from deltamerge.workers.source_parts import ROW_NUMBER, SourceOpener
 from deltamerge.workers.staged_rows import REMOTE_SUFFIX, StagedRows, taken
@@ -62,7 +63,9 @@ def exchanging(
         read = dict(zip(paths, numbers, strict=True))
         wanted = [_rows_for(destination, read[destination.path]) for destination in destinations]
         for first, end in ranges:
-            yield answer(EXCHANGED_SCHEMA, *_exchanged(files, staged, columns, wanted, folder, first, end))
+            with leaving_to_spark("the source"):
+                found = _exchanged(files, staged, columns, wanted, folder, first, end)
+            yield answer(EXCHANGED_SCHEMA, *found)
 
     return exchange
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltamerge.workers.files import Files, has_threads, whole
+from deltamerge.workers.files import Files, read_rows
 from deltamerge.workers.staged_rows import StagedFile, StagedRows, open_staged, taken
 from deltamerge.workers.table_columns import in_plain_types
 
@@ -172,9 +172,7 @@ def _open_exchanged(files: Files, groups: Sequence[RowGroup], columns: Sequence[
 
 
 def _read(opened: pq.ParquetFile, groups: list[int], names: list[str]) -> pa.Table:
-    rows = sum(opened.metadata.row_group(group).num_rows for group in groups)
-    table = opened.read_row_groups(groups, names, use_threads=has_threads())
-    return in_plain_types(whole(table, rows).select(names))
+    return in_plain_types(read_rows(opened, groups, names).select(names))
 
 
 def _part(found: Sequence[_Found], columns: Sequence[str]) -> SourcePart:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltamerge.workers.files import Files, has_threads, whole
+from deltamerge.workers.files import Files, read_rows
 from deltamerge.workers.obstore_client import FileChanged
 from deltamerge.workers.table_columns import in_plain_types
 
@@ -312,7 +312,7 @@ def _opened(files: Files, file: StagedFile, columns: list[str]) -> pa.Table:
     # Each of the threads that work on a merge asks for the same columns.
     memory_map = file.is_staged
     with file.unchanged(files), files.parquet_columns(file.path, columns, memory_map=memory_map, keep=True) as opened:
-        table = whole(opened.read(columns, use_threads=has_threads()), opened.metadata.num_rows).select(columns)
+        table = read_rows(opened, range(opened.num_row_groups), columns).select(columns)
     return in_plain_types(table)
 
 

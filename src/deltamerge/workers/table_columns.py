@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -221,6 +222,8 @@ def is_array(kind: pa.DataType) -> bool:
 
 def has_null(column: Any, path: Sequence[str]) -> bool:  # noqa: ANN401
     """Return whether a value, or the field of it that a path leads to, is NULL."""
+    if isinstance(column, pa.ChunkedArray):
+        return any(has_null(chunk, path) for chunk in column.chunks)
     if column.null_count:
         return True
     if not path:
@@ -236,8 +239,10 @@ def shaped(column: Any, shape: Shape) -> Any:  # noqa: ANN401
         ValueError: They are of a type that the target does not take.
     """
     if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        column = column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+        # The strings of all chunks together may be more than one array takes.
+        return pa.chunked_array([shaped(chunk, shape) for chunk in column.chunks], shape.target)
+    if isinstance(column.type, pa.BaseExtensionType):
+        return shaped(column.storage, shape)
     if column.type == shape.target and shape.is_as_found:
         return column
     if pa.types.is_null(column.type):
@@ -274,12 +279,21 @@ def _is_variant(target: pa.DataType) -> bool:
 def _list(column: Any, shape: Shape) -> Any:  # noqa: ANN401
     if pa.types.is_large_list(column.type) or pa.types.is_fixed_size_list(column.type):
         column = column.cast(pa.list_(column.type.value_field))
+    elif is_array(column.type) and not pa.types.is_list(column.type):
+        column = _of_view(column)
     if not pa.types.is_list(column.type):
         raise _unfit(column.type, shape.target)
     column = _from_its_beginning(column)
     values = shaped(column.values, shape.parts[0].shape)
     mask = column.is_null() if column.null_count else None
     return pa.ListArray.from_arrays(column.offsets, values, type=shape.target, mask=mask)
+
+
+def _of_view(column: Any) -> Any:  # noqa: ANN401
+    """Return the lists of a view, whose values may be in any order, and some in no list."""
+    ends = np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy())
+    offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
+    return pa.ListArray.from_arrays(offsets, column.flatten(), mask=column.is_null() if column.null_count else None)
 
 
 def _map(column: Any, shape: Shape) -> Any:  # noqa: ANN401
@@ -302,6 +316,12 @@ def _plain(column: Any, shape: Shape) -> Any:  # noqa: ANN401
     target = shape.target
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    elif pa.types.is_duration(column.type):
+        # Parquet has no durations, but numbers.
+        column = column.cast(pa.int64())
+    elif pa.types.is_string(target) and _is_bytes(column.type):
+        # As Spark, which does not check that bytes without the annotation of strings are UTF-8.
+        column = column.cast(pa.binary()).view(target)
     column = widened(column, target)
     if column.type != target:
         if not _is_same_kind(column.type, target):
@@ -333,9 +353,13 @@ def _is_same_kind(found: pa.DataType, wanted: pa.DataType) -> bool:
         pa.types.is_timestamp,
         pa.types.is_date,
         pa.types.is_decimal,
-        lambda kind: plain_type(kind) in (pa.string(), pa.binary()) or pa.types.is_fixed_size_binary(kind),
+        lambda kind: plain_type(kind) == pa.string() or _is_bytes(kind),
     )
     return any(is_kind(found) and is_kind(wanted) for is_kind in kinds)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(plain_type(kind) == pa.binary() or pa.types.is_fixed_size_binary(kind))
 
 
 def _unfit(found: pa.DataType, wanted: pa.DataType) -> ValueError:

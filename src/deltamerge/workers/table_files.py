@@ -52,6 +52,7 @@ class RowsToWrite:
         pads: The lengths to which strings are filled up with blanks, by the columns' names.
         conditions: What must be TRUE for every row, over the frame's columns by position, and the error otherwise.
         most_bytes: The size at which a file ends; None for one file a task and partition.
+        most_rows: The rows at which a file ends; None without a limit.
         time_zone: The session's time zone, where it says which rows are replaced; else None.
     """
 
@@ -66,6 +67,7 @@ class RowsToWrite:
     pads: Mapping[str, int]
     conditions: tuple[tuple[Condition, str], ...]
     most_bytes: int | None
+    most_rows: int | None
     options: Mapping[str, Any]
     metadata: Mapping[bytes, bytes]
     frame_schema: pa.Schema
@@ -200,16 +202,27 @@ class _OpenFiles:
                 self._flush(key)
 
     def _flush(self, key: tuple[str | None, ...]) -> None:
-        waiting = self._waiting.pop(key)
+        waiting, most = self._waiting.pop(key), self._rows.most_rows
         self._bytes -= waiting.bytes
+        rows = pa.concat_tables(waiting.pieces).combine_chunks()
+        while len(rows):
+            writer = self._writer(key)
+            count = len(rows) if most is None else most - writer.rows
+            writer.write(rows.slice(0, count))
+            rows = rows.slice(count)
+            if self._is_full(writer):
+                self._close(key)
+
+    def _writer(self, key: tuple[str | None, ...]) -> TableWriter:
         if key not in self._writers:
             if len(self._writers) >= _MOST_OPEN:
                 self._close(next(iter(self._writers)))
             self._writers[key] = self._open(key)
-        writer, _ = self._writers[key]
-        writer.write(pa.concat_tables(waiting.pieces).combine_chunks())
-        if self._rows.most_bytes is not None and writer.bytes_so_far >= self._rows.most_bytes:
-            self._close(key)
+        return self._writers[key][0]
+
+    def _is_full(self, writer: TableWriter) -> bool:
+        most_bytes, most_rows = self._rows.most_bytes, self._rows.most_rows
+        return (most_bytes is not None and writer.bytes_so_far >= most_bytes) or writer.rows == most_rows
 
     def _open(self, key: tuple[str | None, ...]) -> tuple[TableWriter, str]:
         rows = self._rows

@@ -70,7 +70,12 @@ class RowsOfTable:
                     f"[DELTA_FILE_NOT_FOUND_DETAILED] The data file {part.path} of table {self.table} does not exist: "
                     "it may have been deleted by a vacuum since the frame was made, or by hand."
                 ) from error
-            except (ValueError, OSError, pa.ArrowException) as error:
+            except pa.ArrowException as error:
+                raise ValueError(
+                    f"PyArrow cannot read the data file {part.path} of table {self.table}: {error}. Unless the file is "
+                    "damaged, Spark can: read the table with DeltaTable.toDF()."
+                ) from error
+            except (ValueError, OSError) as error:
                 raise ValueError(f"The data file {part.path} of table {self.table} cannot be read: {error}") from error
 
     def _rows(self, part: FilePart) -> Iterator[pa.RecordBatch]:

@@ -22,14 +22,17 @@ Struct: TypeAlias = dict[int, Field]
 """The fields of a structure by their ids, in ascending order."""
 
 
-def read_struct(data: bytes) -> Struct:
+def read_struct(data: bytes, last: int | None = None) -> Struct:
     """Read the structure at the beginning of some bytes.
+
+    Args:
+        last: The field that is read last; None for all.
 
     Raises:
         ValueError: There is none, or one that Parquet does not have.
     """
     try:
-        return _Reader(data).struct(0)
+        return _Reader(data).struct(0, last)
     except (IndexError, struct.error) as error:
         raise ValueError("a structure of the file's footer ends too early") from error
 
@@ -45,7 +48,7 @@ class _Reader:
         self._data = data
         self._at = 0
 
-    def struct(self, level: int) -> Struct:
+    def struct(self, level: int, last: int | None = None) -> Struct:
         if level > _MOST_LEVELS:
             raise ValueError("a structure of the file's footer is nested too deep")
         found: Struct = {}
@@ -58,6 +61,8 @@ class _Reader:
             kind = header & 15
             number = number + (header >> 4) if header > 15 else self._integer()
             found[number] = kind, self._value(kind, level)
+            if number == last:
+                return found
 
     def _unsigned(self) -> int:
         data, at = self._data, self._at

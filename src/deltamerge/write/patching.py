@@ -17,7 +17,9 @@ from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
 from deltamerge.storage.store import Store, in_parallel
 from deltamerge.workers import parquet_patch
+from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.files import Files
+from deltamerge.workers.first_contact import StoreNotOpened
 from deltamerge.workers.parquet_patch import FileForm
 from deltamerge.workers.row_blocks import block_columns
 from deltamerge.workers.vector_blocks import blocks_of
@@ -40,11 +42,16 @@ def patchable(store: Store, opened_by: Files, files: Sequence[AddFile]) -> froze
 
     def reason(file: AddFile) -> str | None:
         path = located(store, decode_path(file.path))
-        with opened_by.parquet(path) as opened:
-            # PyArrow ends the process where it is asked for the metadata of an encrypted column.
-            if opened_by.footer_bytes(path) > opened.metadata.serialized_size:
-                return "its footer is signed, as in files with encrypted columns"
-            return parquet_patch.reason_not_to_patch(opened)
+        try:
+            with opened_by.parquet(path) as opened:
+                # PyArrow ends the process where it is asked for the metadata of an encrypted column.
+                if opened_by.footer_bytes(path) > opened.metadata.serialized_size:
+                    return "its footer is signed, as in files with encrypted columns"
+                return parquet_patch.reason_not_to_patch(opened)
+        except (OSError, pa.ArrowException) as error:
+            if is_of_machine(error) or isinstance(error, (FileNotFoundError, StoreNotOpened)):
+                raise
+            return f"PyArrow cannot open it: {error}"
 
     reasons = in_parallel(reason, files)
     return frozenset(file.path for file, reason in zip(files, reasons, strict=True) if reason is None)

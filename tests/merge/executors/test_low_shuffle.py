@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as DeltaRs
@@ -131,6 +132,28 @@ def test_both_executors_agree(
         found.append(outcome(spark, path, executor, statement))
     assert found[0] == found[1]
     assert not caplog.records, "no step was done in another way than planned"
+
+
+def test_files_that_pyarrow_does_not_read_are_copied(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nested columns with more than 2 GiB of strings are no fault of the file, and Spark reads them."""
+
+    def refuse(*_: object) -> None:
+        raise pa.ArrowNotImplementedError("Nested data conversions not implemented for chunked array outputs")
+
+    refuse.__module__ = "__main__"
+    monkeypatch.setattr("deltamerge.workers.parquet_patch.read_rows", refuse)
+    path = table(spark, tmp_path / "t")
+    spark.conf.set(EXECUTOR, "low_shuffle")
+    one = frame(spark, "id BIGINT", [(60,)])
+    report = DeltaTable.forPath(spark, path).alias("t").merge(one.alias("s"), "t.id = s.id").whenMatchedDelete().run()
+    assert report.metrics["numTargetRowsCopied"] == 49
+    assert report.plan is not None
+    unchanged = report.plan.unchanged_rows
+    assert unchanged.choice == "rewrite"
+    (declined,) = (each for each in unchanged.declined if each.choice == "patch")
+    assert "PyArrow leaves the rows of" in declined.reason
 
 
 @pytest.mark.sessions

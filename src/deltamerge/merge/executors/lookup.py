@@ -13,6 +13,7 @@ from deltamerge.merge.executors.staged_columns import StagedColumns
 from deltamerge.merge.plan import Declined
 from deltamerge.merge.source.key_summary import SourceSummary
 from deltamerge.workers.key_index import KeyIndex
+from deltamerge.workers.left_to_spark import LeftToSpark, leaving_to_spark
 from deltamerge.workers.staged_rows import StagedRows, open_staged
 
 
@@ -39,9 +40,10 @@ def opened_source(execution: Execution, rows: StagedRows, columns: Sequence[str]
     """Return columns of the source's rows, in this process.
 
     Raises:
-        Declined: A file of the source is no longer the one that was looked at.
+        Declined: A file of the source is no longer the one that was looked at, or PyArrow does not read it.
     """
     try:
-        return open_staged(execution.files, rows, columns)
-    except ValueError as error:
+        with leaving_to_spark("the source"):
+            return open_staged(execution.files, rows, columns)
+    except (ValueError, LeftToSpark) as error:
         raise Declined("source", execution.plan.source.choice, str(error)) from error

@@ -33,7 +33,7 @@ from deltamerge.scan.plain_parquet import NotPlain, PlainParquet, plain_parquet
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
-from deltamerge.spark.tasks import collected
+from deltamerge.spark.tasks import PythonWorkersUnfit, collected
 from deltamerge.workers.decoded_files import DECODED_SCHEMA, decoding, decoding_work
 from deltamerge.workers.staged_rows import STAGED_SUFFIX, StagedFile, StagedRows
 from deltamerge.workers.table_columns import in_plain_types
@@ -90,7 +90,11 @@ def source_in_place(
 
 
 def decoded(execution: Execution, source: StagedSource, files: PlainParquet) -> StagedSource:
-    """Decode files too large for each task to read them into files that tasks of this machine map into memory."""
+    """Decode files too large for each task to read them into files that tasks of this machine map into memory.
+
+    Raises:
+        Declined: PyArrow does not decode them.
+    """
     most = -(-execution.limits.decoding_works // len(files.files))
     shares = [
         (file, groups.tolist(), sum(sizes[group] for group in groups))
@@ -105,7 +109,10 @@ def decoded(execution: Execution, source: StagedSource, files: PlainParquet) -> 
     works = [decoding_work(file, groups, to.path) for (file, groups, _), to in zip(shares, targets, strict=True)]
     work, rows = decoding(execution.files, files.columns), pa.table({"work": works})
     spark, in_driver = execution.table.spark, execution.context.session.runs_in_local_mode
-    found = tasks.run(spark, work, rows, DECODED_SCHEMA, in_driver=in_driver)
+    try:
+        found = tasks.run(spark, work, rows, DECODED_SCHEMA, in_driver=in_driver)
+    except PythonWorkersUnfit as unfit:
+        raise Declined("source", "in_place", str(unfit)) from unfit
     size = sum(row["size"] for row in found)
     check_there(execution, targets)
     rows_there = replace(source.rows, files=tuple(targets))
