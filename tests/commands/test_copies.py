@@ -29,15 +29,11 @@ from deltamerge.exceptions import (
 from deltamerge.log.actions import DomainMetadata
 from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.object_store import ObjectStore
-<<<<<<< HEAD
 from deltamerge.storage.store import open_store
 from deltamerge.txn.transaction import commit
-from merge.tables import VECTORS, actions, commit_info, delete_checksums, files_below
-from txn.tables import clock, prepare
-=======
 from merge.tables import EXECUTOR, VECTORS, actions, commit_info, delete_checksums, files_below
+from txn.tables import clock, prepare
 from write.foreign_files import write_encrypted, write_optional_keys
->>>>>>> b23f5e09c75af03634aaa5519844d1aa7574feb5
 
 from .test_delete_update import table, values
 
