@@ -90,6 +90,27 @@ if not CONNECT:
         with pytest.raises(DeltaAnalysisException, match=r"l\.nothing"):
             table.merge(source, "t.id = r.id").whenNotMatchedInsert(values={"id": "l.nothing"}).execute()
 
+    @pytest.mark.parametrize("alias", [None, "s"])
+    def test_columns_of_joined_frames(spark: SparkSession, path: str, alias: str | None) -> None:
+        left, right = frame(spark, "id INT, v INT", [(1, 10), (4, 40)]), frame(spark, "id INT, v INT", [(1, 2), (4, 5)])
+        joined = left.join(right, left["id"] == right["id"])
+        source = joined if alias is None else joined.alias(alias)
+        table = DeltaTable.forPath(spark, path)
+        merge = table.merge(source, table.toDF()["id"] == right["id"]).whenMatchedUpdate(set={"v": right["v"]})
+        merge.whenNotMatchedInsert(left["v"] > right["v"], {"id": right["id"], "v": left["v"]}).execute()
+        assert rows(table.toDF().select("id", "v")) == [(1, 2), (2, 6), (4, 40)]
+        with pytest.raises(PySparkException):
+            table.merge(source, table.toDF()["id"] == right["id"]).whenMatchedUpdate(set={"v": "id"}).execute()
+
+    def test_a_source_that_joins_the_target(spark: SparkSession, path: str) -> None:
+        table, updates = DeltaTable.forPath(spark, path), frame(spark, "key INT, w INT", [(1, 3), (2, 4)])
+        target = table.toDF()
+        known = target.alias("known")
+        source = updates.join(known, updates["key"] == known["id"])
+        merge = table.merge(source, target["id"] == updates["key"])
+        merge.whenMatchedUpdate(set={"v": target["v"] * 100 + known["v"] * updates["w"]}).execute()
+        assert rows(table.toDF().select("id", "v")) == [(1, 515), (2, 624)]
+
 
 def test_inserts_by_a_tables_name(spark: SparkSession, path: str) -> None:
     frame(spark, SCHEMA, SOURCE).createOrReplaceTempView("updates")

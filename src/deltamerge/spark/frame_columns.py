@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -38,11 +39,13 @@ class FrameSide:
     """Frames whose columns are those of one side.
 
     Args:
-        qualifier: The alias that a column by name gets; None where its frame's own qualifiers hold.
+        qualifier: The alias that a column by name gets; None for none.
+        names: The names of the first frame's columns, where they are to be others than the frame's own.
     """
 
     frames: tuple[DataFrame, ...]
     qualifier: str | None
+    names: tuple[str, ...] = ()
 
 
 def is_bound(column: Column) -> bool:
@@ -88,13 +91,6 @@ def _name_of_connect_plan(node: object) -> NameParts:
     return parse_table_name(plan.table_name) if type(plan).__name__ == "Read" else ()
 
 
-def has_qualifiers(frame: DataFrame) -> bool:
-    """Return whether a frame's columns are known by qualified names; over Connect only Spark knows."""
-    if is_connect(frame.sparkSession):
-        return False
-    return any(not attribute.qualifier().isEmpty() for attribute in _output(frame))
-
-
 def columns_by_name(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
     """Return a function that replaces columns of the sides' frames by names; others stay as they are.
 
@@ -119,9 +115,8 @@ def with_other_names(spark: SparkSession, renaming: Renaming) -> Callable[[Colum
     return _by_aliases_of_connect(renamed, rewritten) if is_connect(spark) else _by_aliases(spark, renamed, rewritten)
 
 
-def _only(name: str, found: Sequence[FrameSide], alias: str | None = None) -> FrameSide | None:
-    """Return the side that has a column; of several the one of the alias that the column was taken with."""
-    found = [side for side in found if alias is not None and side.qualifier == alias] or found
+def _only(name: str, found: Sequence[FrameSide]) -> FrameSide | None:
+    """Return the side that has a column; None where none has it."""
     if len(found) > 1:
         raise DeltaAnalysisException(
             "AMBIGUOUS_REFERENCE",
@@ -135,25 +130,23 @@ def _only(name: str, found: Sequence[FrameSide], alias: str | None = None) -> Fr
 # Classic Spark
 
 
-def _output(frame: DataFrame) -> list[Any]:
+def _identified(frame: DataFrame) -> list[tuple[str, str]]:
+    """Return the expression ids of a frame's columns, and how their qualifiers print."""
     java: Any = frame._jdf.queryExecution().analyzed().output()
-    return [java.apply(i) for i in range(java.size())]
-
-
-def _qualifier(attribute: Any) -> list[str]:  # noqa: ANN401
-    parts = attribute.qualifier()
-    return [str(parts.apply(i)) for i in range(parts.size())]
+    output = [java.apply(i) for i in range(java.size())]
+    return [(str(each.exprId().toString()), str(each.qualifier().toString())) for each in output]
 
 
 def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
-    owners: dict[str, list[FrameSide]] = {}
-    qualifiers: dict[str, list[str]] = {}
+    # A source that was made of the target's frame has its expression ids, perhaps by another alias.
+    owners: dict[str, dict[FrameSide, set[str]]] = {}
+    names: dict[str, str] = {}
     for side in sides:
-        outputs = {str(each.exprId().toString()): each for frame in side.frames for each in _output(frame)}
-        for expr_id, output in outputs.items():
-            owners.setdefault(expr_id, []).append(side)
-            if side.qualifier is None:
-                qualifiers[expr_id] = _qualifier(output)
+        for expr_id, qualifier in chain.from_iterable(map(_identified, side.frames)):
+            owners.setdefault(expr_id, {}).setdefault(side, set()).add(qualifier)
+        if side.names:
+            ids = [expr_id for expr_id, _ in _identified(side.frames[0])]
+            names |= dict(zip(reversed(ids), reversed(side.names), strict=True))
 
     def change(node: Any) -> Any:  # noqa: ANN401
         printed = node.toString()
@@ -174,12 +167,13 @@ def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Co
             return None if parts is None else (*parts, str(expression.extractFieldName()))
         if kind != "AttributeReference":
             return None
-        name, own, expr_id = str(expression.name()), _qualifier(expression), str(expression.exprId().toString())
-        side = _only(name, owners.get(expr_id, []), own[-1] if own else None)
+        name, expr_id = str(expression.name()), str(expression.exprId().toString())
+        found, qualifier = owners.get(expr_id, {}), str(expression.qualifier().toString())
+        side = _only(name, [each for each, known in found.items() if qualifier in known] or list(found))
         if side is None:
             return None
-        # The side's frame may know the column by an alias that it did not have where it was taken.
-        return (*(qualifiers[expr_id] if side.qualifier is None else [side.qualifier]), name)
+        name = names.get(expr_id, name) if side.names else name
+        return (name,) if side.qualifier is None else (side.qualifier, name)
 
     return ColumnNodes(spark, change).column
 
