@@ -8,6 +8,7 @@ import warnings
 from pyspark.sql import SparkSession
 
 from deltamerge.spark.data_source import drop_missing_catalog, has_source_of_jar, source_settings
+from deltamerge.spark.own_python import own_python
 from deltamerge.spark.session import as_active
 from deltamerge.workers.data_source import DeltaSource
 from deltamerge.workers.sealed import Sealed
@@ -36,7 +37,7 @@ def register_source(spark: SparkSession) -> bool:
         return False
     settings = Sealed(source_settings(spark))
     # Spark refuses a name that the active session has a source for, whichever session gets it.
-    with as_active(spark):
+    with as_active(spark), own_python(spark):
         spark.dataSource.register(type(DeltaSource.__name__, (DeltaSource,), {"settings": settings}))
     return True
 

@@ -19,6 +19,7 @@ from deltamerge.scan.missing_files import naming_missing_files
 from deltamerge.scan.paths import spark_path, spark_spellings, without_file_scheme
 from deltamerge.scan.row_positions import block_of, is_in_block
 from deltamerge.spark import columns as F
+from deltamerge.spark.own_python import map_in_arrow
 from deltamerge.spark.table import Table
 from deltamerge.workers.row_blocks import BLOCK_ROWS, Blocks, blocks_table
 from deltamerge.workers.vector_blocks import blocks_of, passing_on, reading_vectors
@@ -96,7 +97,7 @@ def _blocks(
 def _tasks_read_vectors(spark: SparkSession) -> bool:
     """Return whether executors have the libraries that read a vector."""
     try:
-        spark.range(1).mapInArrow(passing_on, "id BIGINT").collect()
+        map_in_arrow(spark.range(1), passing_on, "id BIGINT").collect()
     except PySparkException:
         logger.warning("executors cannot read deletion vectors; the driver does", exc_info=True)
         return False
@@ -141,6 +142,6 @@ def _blocks_by_tasks(table: Table, files: Sequence[AddFile], columns: Sequence[s
     schema = ", ".join(
         f"`{name}` {kind}" for name, kind in zip(columns, ("STRING", "BIGINT", "ARRAY<BIGINT>"), strict=True)
     )
-    blocks = found.select("content", "vectors").mapInArrow(reading_vectors(columns), schema)
+    blocks = map_in_arrow(found.select("content", "vectors"), reading_vectors(columns), schema)
     others = _blocks_by_driver(table, inline, columns) if inline else None
     return blocks if others is None else blocks.union(others)

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import IN_TASKS, session_settings
 from deltamerge.spark.nested_types import as_nullable, inner_types
+from deltamerge.spark.own_python import map_in_arrow
 from deltamerge.spark.session import SPARK_ERRORS, empty_frame, is_connect
 from deltamerge.sql.names import quote
 from deltamerge.workers.files import SHARED
@@ -89,7 +90,7 @@ def run(
     if in_driver:
         return [row for batch in _run_in_driver(work, rows, report) for row in batch.to_pylist()]
     with python_workers():
-        return [row.asDict() for row in spark.createDataFrame(rows).mapInArrow(work, schema).collect()]
+        return [row.asDict() for row in map_in_arrow(spark.createDataFrame(rows), work, schema).collect()]
 
 
 def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType, *, in_driver: bool) -> DataFrame:
@@ -107,7 +108,7 @@ def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType
         table = pa.Table.from_batches(batches).rename_columns(schema.names)
         with session_settings(spark, {} if is_connect(spark) or len(table) <= _LOCAL_ROWS else IN_TASKS):
             return spark.createDataFrame(table.combine_chunks(), schema)
-    return spark.createDataFrame(rows).mapInArrow(work, schema)
+    return map_in_arrow(spark.createDataFrame(rows), work, schema)
 
 
 def collected(frame: DataFrame) -> pa.Table:

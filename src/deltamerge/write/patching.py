@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.scan.paths import located
+from deltamerge.spark.own_python import map_in_arrow
 from deltamerge.storage.store import Store, in_parallel
 from deltamerge.workers import parquet_patch
 from deltamerge.workers.file_systems import is_of_machine
@@ -75,7 +76,7 @@ def patch_files(
         **block_columns(blocks_of(patch.deleted) for patch in patches),
     }
     frame = spark.createDataFrame(pa.table(columns))
-    done = frame.mapInArrow(parquet_patch.patching(opened_by, form), parquet_patch.PATCH_SCHEMA).collect()
+    done = map_in_arrow(frame, parquet_patch.patching(opened_by, form), parquet_patch.PATCH_SCHEMA).collect()
     return files_of_tasks(target, [row.asDict() for row in done])
 
 

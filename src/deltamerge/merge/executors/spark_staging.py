@@ -29,6 +29,7 @@ from deltamerge.merge.plan import Declined
 from deltamerge.merge.source.key_summary import KeyRange, SourceSummary, summary_of
 from deltamerge.merge.source.source import read_source
 from deltamerge.spark import columns as F
+from deltamerge.spark.own_python import map_in_arrow
 from deltamerge.spark.session import SPARK_ERRORS, estimated_bytes
 from deltamerge.spark.tasks import collected, python_workers
 from deltamerge.workers.staged_rows import (
@@ -139,9 +140,8 @@ def stage_rows(
         found = [row for batch in work(few.to_batches()) for row in batch.to_pylist()]
     else:
         with python_workers():
-            found = [
-                row.asDict() for row in frame.mapInArrow(work, staged_schema([kind for _, kind in keys])).collect()
-            ]
+            done = map_in_arrow(frame, work, staged_schema([kind for _, kind in keys]))
+            found = [row.asDict() for row in done.collect()]
     too_many = sum(row["staged"] for row in found) > most_rows
     return None if too_many or any(row["path"] == TOO_MANY for row in found) else found
 
