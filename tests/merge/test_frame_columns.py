@@ -102,6 +102,23 @@ if not CONNECT:
         with pytest.raises(PySparkException):
             table.merge(source, table.toDF()["id"] == right["id"]).whenMatchedUpdate(set={"v": "id"}).execute()
 
+    def test_a_star_beside_a_column_of_which_there_are_two(spark: SparkSession, path: str) -> None:
+        left, right = frame(spark, "id INT, v INT, k INT", [(1, 10, 7)]).alias("l"), frame(spark, "k INT", [(7,)])
+        source = left.join(right.alias("r"), F.expr("l.k = r.k")).withColumn("st", F.expr("named_struct('a', 1)"))
+        table = DeltaTable.forPath(spark, path)
+        merge = table.merge(source, (table.toDF()["id"] == left["id"]) & (left["k"] > 5))
+        merge.whenMatchedUpdateAll().execute()
+        assert rows(table.toDF()) == [(1, 10, (1,)), (2, 6, (60,))]
+
+    def test_a_column_without_a_qualifier_beside_others_with_one(spark: SparkSession, path: str) -> None:
+        left, right = frame(spark, "id INT, v INT", [(1, 10)]), frame(spark, "key INT, w INT", [(1, 3)])
+        source = left.join(right.alias("r"), F.expr("id = key"))
+        table = DeltaTable.forPath(spark, path)
+        table.merge(source, table.toDF()["id"] == left["id"]).whenMatchedUpdate(
+            set={"v": left["v"] * right["w"]}
+        ).execute()
+        assert rows(table.toDF().select("id", "v")) == [(1, 30), (2, 6)]
+
     def test_a_source_that_joins_the_target(spark: SparkSession, path: str) -> None:
         table, updates = DeltaTable.forPath(spark, path), frame(spark, "key INT, w INT", [(1, 3), (2, 4)])
         target = table.toDF()
@@ -110,6 +127,21 @@ if not CONNECT:
         merge = table.merge(source, target["id"] == updates["key"])
         merge.whenMatchedUpdate(set={"v": target["v"] * 100 + known["v"] * updates["w"]}).execute()
         assert rows(table.toDF().select("id", "v")) == [(1, 515), (2, 624)]
+
+
+def test_names_of_the_target_are_not_the_sources(spark: SparkSession, path: str) -> None:
+    """A source may know its columns by a name that the target has, too."""
+    frame(spark, "id INT, v INT", [(2, 1), (3, 4)]).createOrReplaceTempView("orders")
+    source = spark.table("orders").select(F.col("id").alias("oid"), "v")
+    table = DeltaTable.forPath(spark, path).alias("orders")
+    merge = table.merge(source, "orders.id = oid").whenNotMatchedInsert(values={"id": "oid", "v": "orders.v * 1.5"})
+    merge.whenNotMatchedBySourceUpdate("orders.v > 0", {"v": "orders.v - 1"}).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 4), (2, 6), (3, 6)]
+    source = spark.table("orders").select("id", "v", F.lit(1).alias("one"))
+    with pytest.raises(PySparkException, match="AMBIGUOUS"):
+        merge = table.merge(source, "orders.id = id").whenNotMatchedInsert(values={"id": "orders.id"})
+        merge.whenMatchedDelete().execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 4), (2, 6), (3, 6)]
 
 
 def test_inserts_by_a_tables_name(spark: SparkSession, path: str) -> None:

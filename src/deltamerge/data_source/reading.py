@@ -47,9 +47,9 @@ def schema_of(options: Mapping[str, str], settings: Mapping[str, str]) -> tuple[
     """Return a table's schema and version, which a frame then stays at."""
     request = Request(options, settings)
     snapshot = _asked(request)
-    # A stream takes no end.
-    has_end = not request.options.keys().isdisjoint(("endingversion", "endingtimestamp"))
-    feed = _change_feed(request, snapshot) if reads_changes(request) and has_end else None
+    # A stream takes no end, and without a begin the read is refused.
+    given = [{which + "version", which + "timestamp"} & request.options.keys() for which in ("starting", "ending")]
+    feed = _change_feed(request, snapshot) if reads_changes(request) and all(given) else None
     schema = readable_schema(snapshot if feed is None else feed.snapshot, request)
     if options.get("provider", "").lower() == "delta":
         # CREATE TABLE … USING delta LOCATION asks for the columns, and this is all that later queries know of it.

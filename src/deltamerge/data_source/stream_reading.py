@@ -89,9 +89,12 @@ def open_stream(
     """
     request = Request(options, settings)
     _check_options(request)
+    latest = request.snapshot()
+    # A table that was made anew since may not have the version yet.
+    read = latest if pinned is None or pinned >= latest.version else request.snapshot(pinned)
     return TableStream(
         request,
-        TableRead.of(request, request.snapshot(pinned), schema),
+        TableRead.of(request, read, schema),
         _positive("maxFilesPerTrigger", request.number("maxFilesPerTrigger")) or _MAX_FILES,
         _positive("maxBytesPerTrigger", request.bytes("maxBytesPerTrigger")),
     )

@@ -40,12 +40,12 @@ class FrameSide:
 
     Args:
         qualifier: The alias that a column by name gets; None for none.
-        names: The names of the first frame's columns, where they are to be others than the frame's own.
+        names: The whole names of the first frame's first columns, where they are not their own with the qualifier.
     """
 
     frames: tuple[DataFrame, ...]
     qualifier: str | None
-    names: tuple[str, ...] = ()
+    names: tuple[NameParts, ...] = ()
 
 
 def is_bound(column: Column) -> bool:
@@ -137,16 +137,19 @@ def _identified(frame: DataFrame) -> list[tuple[str, str]]:
     return [(str(each.exprId().toString()), str(each.qualifier().toString())) for each in output]
 
 
+def _names_by_id(side: FrameSide) -> dict[str, NameParts]:
+    ids = [expr_id for expr_id, _ in _identified(side.frames[0])][: len(side.names)]
+    # The first of equal columns stands for all.
+    return dict(zip(reversed(ids), reversed(side.names), strict=True))
+
+
 def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Column], Column]:
     # A source that was made of the target's frame has its expression ids, perhaps by another alias.
     owners: dict[str, dict[FrameSide, set[str]]] = {}
-    names: dict[str, str] = {}
     for side in sides:
         for expr_id, qualifier in chain.from_iterable(map(_identified, side.frames)):
             owners.setdefault(expr_id, {}).setdefault(side, set()).add(qualifier)
-        if side.names:
-            ids = [expr_id for expr_id, _ in _identified(side.frames[0])]
-            names |= dict(zip(reversed(ids), reversed(side.names), strict=True))
+    names = {side: _names_by_id(side) for side in sides if side.names}
 
     def change(node: Any) -> Any:  # noqa: ANN401
         printed = node.toString()
@@ -172,8 +175,8 @@ def _by_expr_id(spark: SparkSession, sides: Sequence[FrameSide]) -> Callable[[Co
         side = _only(name, [each for each, known in found.items() if qualifier in known] or list(found))
         if side is None:
             return None
-        name = names.get(expr_id, name) if side.names else name
-        return (name,) if side.qualifier is None else (side.qualifier, name)
+        by_name = (name,) if side.qualifier is None else (side.qualifier, name)
+        return names[side].get(expr_id, by_name) if side in names else by_name
 
     return ColumnNodes(spark, change).column
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
+from deltamerge.spark import columns as F
 from deltamerge.spark.session import is_connect
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_table_name, quote_name
@@ -52,10 +54,13 @@ def _of_plan(frame: DataFrame) -> Iterator[QualifiedColumn]:
 def _of_connect(frame: DataFrame) -> Iterator[QualifiedColumn]:
     connect: Any = frame
     names = folded(frame.schema.names)
-    for qualifier in dict.fromkeys(_names_below(connect._plan)):
-        for name in _named_by(frame, qualifier):
-            if names.count(name.lower()) == 1:
-                yield QualifiedColumn(qualifier, name, names.index(name.lower()))
+    qualifiers = [each for each in dict.fromkeys(_names_below(connect._plan)) if each[-1].lower() not in names]
+    found = [(qualifier, name) for qualifier in qualifiers for name in _named_by(frame, qualifier)]
+    # A join USING columns hides one side's: there a name is of both.
+    times = Counter(name.lower() for _, name in found)
+    for qualifier, name in found:
+        if times[name.lower()] == names.count(name.lower()) == 1:
+            yield QualifiedColumn(qualifier, name, names.index(name.lower()))
 
 
 def _named_by(frame: DataFrame, qualifier: NameParts) -> Sequence[str]:
@@ -76,3 +81,12 @@ def _names_below(plan: Any) -> Iterator[NameParts]:  # noqa: ANN401
         for child in (getattr(plan, name, None) for name in ("_child", "left", "right")):
             if child is not None:
                 yield from _names_below(child)
+
+
+def with_copies(frame: DataFrame, names: Mapping[int, str]) -> DataFrame:
+    """Return a frame of classic Spark with some columns once more, under other names, by their places."""
+    jvm: Any = frame.sparkSession.sparkContext._jvm
+    output: Any = frame._jdf.queryExecution().analyzed().output()
+    to_column = jvm.org.apache.spark.sql.classic.ExpressionUtils.column
+    made = type(F.lit(1))
+    return frame.select("*", *(made(to_column(output.apply(place))).alias(name) for place, name in names.items()))

@@ -92,7 +92,7 @@ def _taken_in_pieces(column: Any, places: pa.Array) -> Any:  # noqa: ANN401
     """Return some rows of a column, in several arrays where one would not hold their strings."""
     kind = column.type
     is_nested = pa.types.is_nested(kind)
-    if not len(places) or not (is_nested or pa.types.is_string(kind) or pa.types.is_binary(kind)):
+    if places.null_count == len(places) or not (is_nested or pa.types.is_string(kind) or pa.types.is_binary(kind)):
         return column.take(places)
     if is_nested:
         pieces = list(_nested_pieces(column, places, max(1, len(column) * _MOST_STRING_BYTES // max(1, column.nbytes))))

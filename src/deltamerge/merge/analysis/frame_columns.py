@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
 from deltamerge.merge.statement import MergeStatement
-from deltamerge.spark import columns as F
 from deltamerge.spark.column_trees import printed_sql
 from deltamerge.spark.frame_columns import FrameSide, columns_by_name, is_bound, with_other_names
-from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns
+from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns, with_copies
+from deltamerge.spark.session import is_connect
 from deltamerge.sql.merge_ast import Assignment, Expression, Insert, NameParts, Star, Update
 from deltamerge.sql.qualifiers import alias_for, aliases_of, rename_columns, to_aliases
 from deltamerge.sql.relations import folded
@@ -34,105 +34,89 @@ def with_columns_by_alias(spark: SparkSession, statement: MergeStatement) -> Mer
     names = (statement.target_name, statement.source_name)
     if max(map(len, names)) > 1:
         statement = _with_aliases(spark, statement, names)
-    bound = [each.column for each in _expressions(statement) if each.column is not None and is_bound(each.column)]
-    inserted = [each for clause in statement.of_kind("not_matched") for each in clause.expressions]
-    if not bound and (statement.source_name or not any("." in each.text for each in inserted)):
-        return statement
-    source = _source_of(statement)
-    if not bound and not any(column.qualifier for column in source.columns):
-        return statement
-    statement = replace(statement, source_name=source.name)
-    if bound:
-        sides = [
-            FrameSide((statement.source,), statement.source_alias, source.names),
-            FrameSide(statement.target_frames(), statement.target_alias or TARGET_ALIAS),
-        ]
-        by_name = columns_by_name(spark, sides)
-        statement = _rewritten(statement, lambda each: _with_column(each, by_name))
-    if source.columns:
-        statement = _rewritten(statement, _renaming_columns(spark, source, str(statement.source_alias)))
-    return replace(statement, source=_with_names_of_their_own(statement.source, source.names))
+    return _with_inserted_columns(spark, _unbound(spark, statement))
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A source whose columns have one alias and names of their own.
+def _unbound(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
+    """Return a statement in which Columns that are bound to frames are Columns by name.
 
-    ON and MATCHED clauses could be evaluated on the source's own frame, which knows names below it; INSERT clauses are
-    on rows that have been joined, which know the source's columns by one alias alone.
-
-    Args:
-        name: The name that may qualify its columns; no parts for none.
-        names: A name for each of its columns that no other one has.
-        columns: Those that Spark knows by qualifiers below the frame; none where the frame has an alias of its own.
+    A source without a name gets an alias, so that a name that both sides have is one side's, unless its columns have
+    qualifiers: then those without one get names of their own.
     """
-
-    name: NameParts
-    names: tuple[str, ...]
-    columns: tuple[QualifiedColumn, ...]
-
-
-def _source_of(statement: MergeStatement) -> _Source:
-    names = tuple(statement.source.schema.names)
-    has_repeated = len(set(folded(names))) < len(names)
-    if not statement.has_source or (statement.source_name and not has_repeated):
-        return _Source(statement.source_name, names, ())
-    columns = qualified_columns(statement.source)
-    # A star means the names that the source has, and over Connect only Spark knows which column is which.
-    has_star = any(isinstance(assigned, Star) for assigned in _assigned(statement))
-    if has_repeated and not has_star and len(columns) == len(names):
-        names = _told_apart(columns)
-    if statement.source_name:
-        return _Source(statement.source_name, names, ())
-    own = {column.qualifier[-1] for column in columns if column.qualifier}
-    alias = own.pop() if len(own) == 1 else _SOURCE_ALIAS
-    taken = (statement.target_alias or "").lower()
-    return _Source((_SOURCE_ALIAS if alias.lower() == taken else alias,), names, columns)
-
-
-def _with_names_of_their_own(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Add columns under names of their own to a frame in which several have one name; that one stays ambiguous."""
-    given = frame.schema.names
-    if tuple(given) == tuple(names):
-        return frame
-    places = [f"{_SOURCE_ALIAS}{place}" for place in range(len(names))]
-    own = [F.col(place).alias(name) for place, name in zip(places, given, strict=True)]
-    added = [F.col(place).alias(name) for place, name, old in zip(places, names, given, strict=True) if name != old]
-    return frame.toDF(*places).select(*own, *added)
-
-
-def _told_apart(columns: Sequence[QualifiedColumn]) -> tuple[str, ...]:
-    """Return the columns' names, but for those that several have: with their qualifiers, or else numbers."""
-    times = Counter(column.name.lower() for column in columns)
-    names = [
-        ".".join((*column.qualifier[-1:], column.name)) if times[column.name.lower()] > 1 else column.name
-        for column in columns
+    if not any(each.column is not None and is_bound(each.column) for each in _expressions(statement)):
+        return statement
+    columns = () if is_connect(spark) or not statement.has_source else qualified_columns(statement.source)
+    has_qualifiers = any(column.qualifier for column in columns) and not statement.source_name
+    if statement.has_source and not statement.source_name and not has_qualifiers:
+        statement = replace(statement, source_name=(_SOURCE_ALIAS,))
+    repeated = _repeated(statement.source)
+    alone = [c for c in columns if c.name.lower() in repeated or (has_qualifiers and not c.qualifier)]
+    statement, own = _with_names_of_their_own(statement, alone)
+    alias = () if statement.source_alias is None else (statement.source_alias,)
+    sides = [
+        FrameSide(
+            (statement.source,),
+            statement.source_alias,
+            tuple((own[c.place],) if c.place in own else (*(alias or c.qualifier), c.name) for c in columns),
+        ),
+        FrameSide(statement.target_frames(), statement.target_alias or TARGET_ALIAS),
     ]
-    times = Counter(folded(names))
-    return tuple(f"{name}#{place}" if times[name.lower()] > 1 else name for place, name in enumerate(names))
+    by_name = columns_by_name(spark, sides)
+    return _rewritten(statement, lambda each: _with_column(each, by_name))
 
 
-def _renaming_columns(spark: SparkSession, source: _Source, alias: str) -> Callable[[Expression], Expression]:
-    """Return what names the source's columns by its alias where they are named by qualifiers below its frame."""
+def _with_inserted_columns(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
+    """Return a statement whose INSERT clauses name the source's columns without qualifiers below the source's frame.
+
+    ON and MATCHED clauses are evaluated on the source's own frame, which knows these; INSERT clauses on rows that have
+    been joined, which know the source's columns by their names and one alias alone.
+    """
+    inserted = [each for clause in statement.of_kind("not_matched") for each in clause.expressions]
+    if statement.source_name not in ((), (_SOURCE_ALIAS,)) or not any("." in each.text for each in inserted):
+        return statement
+    columns = [column for column in qualified_columns(statement.source) if column.qualifier]
+    repeated = _repeated(statement.source)
+    statement, own = _with_names_of_their_own(statement, [c for c in columns if c.name.lower() in repeated])
 
     def renaming(parts: NameParts, longest: int) -> tuple[NameParts, int]:
         for length in range(min(longest, len(parts) - 1), 0, -1):
-            wanted = parts[: length + 1]
-            found = [c for c in source.columns if c.qualifier and folded((*c.qualifier[-length:], c.name)) == wanted]
+            found = [c for c in columns if folded((*c.qualifier[-length:], c.name)) == parts[: length + 1]]
             if len(found) == 1:
-                return (alias, source.names[found[0].place]), length + 1
+                return (own.get(found[0].place, found[0].name),), length + 1
         return (), 0
 
-    column_by_alias = with_other_names(spark, renaming)
+    other_names = with_other_names(spark, renaming)
 
     def renamed(expression: Expression) -> Expression:
         if expression.column is not None:
-            return replace(expression, column=column_by_alias(expression.column))
+            return replace(expression, column=other_names(expression.column))
         sql = expression.evaluated or expression.text
         other = rename_columns(sql, renaming)
         return expression if other == sql else replace(expression, evaluated=other)
 
-    return renamed
+    clauses = (c.rewritten(renamed) if c.kind == "not_matched" else c for c in statement.clauses)
+    return replace(statement, clauses=tuple(clauses)) if columns else statement
+
+
+def _repeated(frame: DataFrame) -> frozenset[str]:
+    times = Counter(folded(frame.schema.names))
+    return frozenset(name for name, count in times.items() if count > 1)
+
+
+def _with_names_of_their_own(
+    statement: MergeStatement, columns: Sequence[QualifiedColumn]
+) -> tuple[MergeStatement, dict[int, str]]:
+    """Return a statement whose source has some columns once more, and their names there by the columns' places.
+
+    A star means the columns that the source has: beside one there are none.
+    """
+    if any(isinstance(assigned, Star) for assigned in _assigned(statement)):
+        return statement, {}
+    own = {column.place: f"{column.name}#{column.place}" for column in columns}
+    known = statement.source.schema.names
+    added = {place: name for place, name in own.items() if name not in known}
+    source = with_copies(statement.source, added) if added else statement.source
+    return replace(statement, source=source), own
 
 
 def _with_column(expression: Expression, changed: Callable[[Column], Column]) -> Expression:
