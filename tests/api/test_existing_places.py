@@ -136,7 +136,7 @@ def test_a_clone_that_fails_leaves_no_entry(spark: SparkSession, tmp_path: Path,
 @pytest.mark.parametrize(
     ("key", "value", "condition"),
     [
-        ("delta.deletedFileRetentionDuration", "oops", "DELTAMERGE_INVALID_TABLE_PROPERTY"),
+        ("delta.deletedFileRetentionDuration", "oops", "DELTA_INVALID_INTERVAL"),
         ("delta.nosuch", "1", "DELTA_UNKNOWN_CONFIGURATION"),
     ],
 )

@@ -132,7 +132,7 @@ def test_maintenance(spark: SparkSession, tmp_path: Path, run: Run) -> None:
     (tmp_path / "t" / "stray.parquet").write_bytes(b"")
     before = set(run("VACUUM @t RETAIN 0 HOURS DRY RUN"))
     lite = set(run("VACUUM @t LITE RETAIN 0 HOURS DRY RUN"))
-    assert {path for (path,) in before - lite} == {str(tmp_path / "t" / "stray.parquet")}
+    assert {path for (path,) in before - lite} == {f"file:{tmp_path}/t/stray.parquet"}
     assert lite
     assert run("VACUUM @t LITE RETAIN 0 HOURS") == [(f"file:{tmp_path}/t",)]
     assert (tmp_path / "t" / "stray.parquet").exists()

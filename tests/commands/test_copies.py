@@ -72,8 +72,12 @@ def test_clone_into_a_name(spark: SparkSession, tmp_path: Path) -> None:
     clone = source.clone("backups.of_orders", isShallow=True)
     assert DeltaTable.forName(spark, "backups.of_orders").toDF().count() == clone.toDF().count() == 20
     assert not Path("backups.of_orders").exists()
-    with pytest.raises(DeltaAnalysisException, match="DELTA_PATH_EXISTS"):
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_TABLE_ALREADY_EXISTS\] Table backups.of_orders already"):
         source.clone("backups.of_orders", isShallow=True)
+    again = sql(spark, f"CREATE TABLE IF NOT EXISTS backups.of_orders SHALLOW CLONE delta.`{source.table.location}`")
+    assert (len(again.columns), again.columns[0], again.count()) == (6, "source_table_size", 0)
+    asked = sql(spark, "SHOW TBLPROPERTIES backups.of_orders ('nope')").collect()[0]["value"]
+    assert asked == "Table spark_catalog.backups.of_orders does not have property: nope"
     source.delete("id = 1")
     source.clone(f"delta.`{tmp_path}/clone`", isShallow=True)
     assert DeltaTable.forPath(spark, f"{tmp_path}/clone").toDF().count() == 19

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 COLUMNS = StructType([StructField("d", DateType()), StructField("p", IntegerType()), StructField("s", StringType())])
 
 
+@pytest.mark.parametrize("version", ["latest", "-1", "1.5", "²"])
+def test_versions_of_changes(version: str) -> None:
+    request = Request({"startingversion": version, "endingversion": "7"}, {})
+    with pytest.raises(DeltaAnalysisException, match="DELTA_VERSION_INVALID"):
+        request.boundary("startingVersion")
+    assert request.boundary("endingVersion") == 7
+
+
 @pytest.mark.parametrize(
     ("string", "zone", "milliseconds"),
     [

@@ -144,6 +144,13 @@ def test_streams_do_not_travel_in_time(updated: Log, options: dict[str, str]) ->
     assert raised.value.getErrorClass() == "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"
 
 
+def test_a_stream_has_one_start(updated: Log) -> None:
+    stream = stream_of(updated, startingVersion="1", startingTimestamp="2020-01-01 00:00:00+00:00")
+    with pytest.raises(DeltaIllegalArgumentException, match="either") as raised:
+        stream.initial_offset()
+    assert raised.value.getErrorClass() == "DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET"
+
+
 def test_a_delete_whose_operation_is_not_known(updated: Log) -> None:
     updated.commit(remove("c2", partitionValues={}, size=10))
     stream = stream_of(updated, startingVersion="3")

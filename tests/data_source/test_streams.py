@@ -142,6 +142,11 @@ def test_complete_mode_overwrites(registered: SparkSession, tmp_path: Path) -> N
         writer.options(**options).trigger(availableNow=True).start(str(target)).awaitTermination()
     found = registered.read.format("delta").load(str(target)).orderBy("id").collect()
     assert [tuple(row) for row in found] == [(0, 4), (1, 2)]
+    history = DeltaTable.forPath(registered, str(target)).history().orderBy("version").collect()
+    assert [row.isBlindAppend for row in history] == [False, False]
+    names = {"numAddedFiles", "numRemovedFiles", "numOutputRows", "numOutputBytes"}
+    assert all(row.operationMetrics.keys() == names for row in history)
+    assert history[0].operationMetrics["numRemovedFiles"] == "0"
 
 
 def test_columns_that_only_look_the_same(registered: SparkSession, tmp_path: Path) -> None:

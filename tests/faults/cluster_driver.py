@@ -157,7 +157,7 @@ class Driver:
 
         self._spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
         found = DeltaTable.forPath(self._spark, path).vacuum(0, dry_run=True).collect()
-        return [row["path"].removeprefix(f"{path}/") for row in found]
+        return [row["path"].removeprefix("file:").removeprefix(f"{path}/") for row in found]
 
     def stop(self) -> None:
         self._spark.stop()

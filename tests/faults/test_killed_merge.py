@@ -89,7 +89,7 @@ def test_killed_anywhere(spark: SparkSession, tmp_path: Path, case: str) -> None
         would_go = DeltaTable.forPath(spark, str(image)).vacuum(0, dry_run=True).collect()
         removed = {action["path"] for v in range(version + 1) for action in actions(image, v, "remove")}
         changes = {action["path"] for v in range(version + 1) for action in actions(image, v, "cdc")}
-        assert {row.path.removeprefix(f"{image}/") for row in would_go} - removed - changes == left, what
+        assert {row.path.removeprefix(f"file:{image}/") for row in would_go} - removed - changes == left, what
         with_strays += [what] if left else []
     assert with_strays
     landed = next(what for what, image in images.taken.items() if latest_version(image))

@@ -31,6 +31,37 @@ def test_a_table_that_the_first_run_makes(installed: SparkSession, tmp_path: Pat
         installed.read.format("delta").load(path)
 
 
+def test_a_folder_that_is_vacuumed_is_a_table(installed: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "files")
+    installed.range(1).write.parquet(path)
+    only_delta = "DELTA_TABLE_ONLY_OPERATION.*is not a Delta table.*VACUUM is only supported for Delta tables"
+    with pytest.raises(AnalysisException, match=only_delta):
+        installed.sql(f"VACUUM '{path}'")
+    with pytest.raises(AnalysisException, match="DELTA_MISSING_DELTA_TABLE"):
+        installed.sql(f"VACUUM delta.`{path}`")
+
+
+def test_streams_of_what_is_no_table(installed: SparkSession, database: str, tmp_path: Path) -> None:
+    """A stream is refused as it is loaded, not as it runs."""
+    path, reader = str(tmp_path / "t"), installed.readStream.format("delta")
+    (tmp_path / "t").mkdir()
+    for place in (path, str(tmp_path / "nowhere")):
+        with pytest.raises(AnalysisException, match="DELTA_SCHEMA_NOT_SET"):
+            reader.load(place)
+        with pytest.raises(AnalysisException, match="DELTA_SCHEMA_NOT_SET"):
+            installed.readStream.load(place, format="delta", schema="id BIGINT")
+    installed.sql("CREATE TABLE empty USING delta")
+    with pytest.raises(AnalysisException, match=r"DELTA_SCHEMA_NOT_SET.*has no columns"):
+        installed.readStream.table("empty")
+    installed.range(1).write.format("delta").save(path)
+    assert reader.load(path).isStreaming
+    for options in ({"versionAsOf": "0"}, {"timestampAsOf": "2020-01-01"}):
+        with pytest.raises(AnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"):
+            installed.readStream.format("delta").options(**options).load(path)
+    with pytest.raises(AnalysisException, match="DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS"):
+        installed.readStream.format("delta").load(f"{path}@v0")
+
+
 def test_external_tables(installed: SparkSession, database: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     installed.sql(f"CREATE EXTERNAL TABLE IF NOT EXISTS e (id BIGINT) USING DELTA LOCATION '{path}'")

@@ -46,6 +46,9 @@ def test_columns_that_the_table_computes(installed: SparkSession, tmp_path: Path
     last = found.history(1).collect()[0]
     assert last.operation == "STREAMING UPDATE"
     assert last.operationParameters["outputMode"] == "Append"
+    counted = {name: last.operationMetrics[name] for name in last.operationMetrics if name != "numOutputBytes"}
+    assert counted == {"numAddedFiles": "2", "numRemovedFiles": "0", "numOutputRows": "2"}
+    assert last.isBlindAppend
 
 
 def test_a_batch_is_written_once(installed: SparkSession, tmp_path: Path) -> None:
@@ -78,6 +81,11 @@ def test_modes_and_types(installed: SparkSession, tmp_path: Path) -> None:
         (0, 12),
         (1, 8),
     ]
+    # The first batch of a table that the stream makes.
+    query = totals.writeStream.format("delta").outputMode("complete").trigger(availableNow=True)
+    assert query.option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "new")).awaitTermination(120)
+    (first,) = DeltaTable.forPath(installed, str(tmp_path / "new")).history().collect()
+    assert (first.isBlindAppend, first.operationMetrics["numRemovedFiles"]) == (False, "0")
     update = totals.writeStream.format("delta").outputMode("update").option("checkpointLocation", str(tmp_path / "u"))
     with pytest.raises(AnalysisException, match="does not support Update output mode"):
         update.start(str(tmp_path / "t"))

@@ -15,7 +15,7 @@ from deltamerge.write.property_names import check_values
         (
             "delta.logRetentionDuration",
             ("interval 30 days", "1 week", "interval 0 hours"),
-            ("a while", "interval -1 days"),
+            ("", "a while", "5", "interval 1 month", "interval -1 days"),
         ),
         ("delta.checkpointInterval", ("1", "100"), ("0", "-1", "ten")),
         ("delta.dataSkippingNumIndexedCols", ("-1", "0", "32"), ("-2", "many")),
@@ -27,5 +27,6 @@ def test_values(key: str, right: tuple[str, ...], wrong: tuple[str, ...]) -> Non
     for value in right:
         check_values({key: value})
     for value in wrong:
-        with pytest.raises(DeltaIllegalArgumentException, match="DELTAMERGE_INVALID_TABLE_PROPERTY"):
+        kind = "DELTA_INVALID_INTERVAL" if key.endswith("Duration") else "DELTAMERGE_INVALID_TABLE_PROPERTY"
+        with pytest.raises(DeltaIllegalArgumentException, match=f"{kind}.*{key}"):
             check_values({key: value})

@@ -18,7 +18,7 @@ from deltamerge.api.table_commands import TableCommands
 from deltamerge.commands.convert import convert_to_delta
 from deltamerge.commands.delete_update import delete, update
 from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
-from deltamerge.log.change_feed import ChangeBoundary, ChangeFeed, change_range
+from deltamerge.log.change_feed import ChangeBoundary, ChangeFeed, change_range, required_columns
 from deltamerge.log.commit_times import datetime_of
 from deltamerge.log.history import COLUMNS, read_history
 from deltamerge.log.paths import folders_up
@@ -338,8 +338,8 @@ class DeltaTable(TableCommands):
             ``_commit_version`` (BIGINT) and ``_commit_timestamp`` (TIMESTAMP).
 
         Raises:
-            DeltaAnalysisException: The range is wrong, changes were not recorded in it, or the schema changed so that
-                they cannot be read with one of them.
+            DeltaIllegalArgumentException: The range ends before it begins, or begins after the latest version.
+            DeltaAnalysisException: The range is wrong otherwise, was not recorded, or has changes of several schemas.
             DeltaTableException: A version is no longer in the log.
         """
         snapshot = self.table.snapshot()
@@ -348,9 +348,10 @@ class DeltaTable(TableCommands):
         allows = merge_conf(self.table.spark).changes_out_of_range
         versions = change_range(snapshot, start, end, allows_out_of_range=allows)
         if versions is None:
-            return changes_frame(self.table, snapshot, ())
+            return changes_frame(self.table, snapshot, (), required_columns(snapshot.schema))
         feed = ChangeFeed.of(snapshot, *versions)
-        return changes_frame(self.table, feed.snapshot, feed.files())
+        changes = feed.read()
+        return changes_frame(self.table, feed.snapshot, changes.files, changes.required)
 
     def _milliseconds(self, timestamp: str | dt.datetime | dt.date | None) -> int | None:
         return None if timestamp is None else timestamp_ms(self.table.spark, timestamp)

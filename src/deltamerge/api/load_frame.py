@@ -13,7 +13,8 @@ from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.statements.tables import Tables, twice_travelled
 from deltamerge.data_source.reading import reads_changes, travelled_changes
 from deltamerge.data_source.request import Request
-from deltamerge.exceptions import DeltaTableNotFoundException
+from deltamerge.data_source.stream_reading import travelling_stream
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.spark import columns as F
 from deltamerge.spark.connectors import has_connector
 from deltamerge.spark.frame_columns import with_table_name
@@ -48,7 +49,11 @@ class Load:
     @property
     def is_of_source(self) -> bool:
         """Whether only the data source in Python reads this: some columns, or a store with options of its own."""
-        return self.has_schema or any(name.startswith("fs.") for name in self.options)
+        return self.has_schema or self.has_store_options
+
+    @property
+    def has_store_options(self) -> bool:
+        return any(name.startswith("fs.") for name in self.options)
 
 
 def load_path(spark: SparkSession, path: str, asked: Load) -> DataFrame:
@@ -99,6 +104,30 @@ def load_table(spark: SparkSession, name: str, asked: Load) -> DataFrame | None:
     return with_table_name(load_with(tables, found, asked.options), found.table.entry or named.parts)
 
 
+def check_stream(spark: SparkSession, path: str, asked: Load) -> None:
+    """Refuse a stream of a table as it was, or of one that is not there or has no columns.
+
+    The data source would refuse it in a Python worker, whose errors have no class of their own in Spark.
+    """
+    tables = Tables(spark)
+    at = tables.travelled(path)[1]
+    if at is not None or not asked.options.keys().isdisjoint(("versionasof", "timestampasof")):
+        raise travelling_stream()
+    try:
+        snapshot = tables.at(path).table.snapshot()
+    except DeltaTableNotFoundException as error:
+        raise _schema_not_set(error.message) from None
+    if not snapshot.schema.fields:
+        raise _schema_not_set(f"The Delta table {path} has no columns.")
+
+
+def _schema_not_set(why: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_SCHEMA_NOT_SET",
+        f"Table schema is not set. {why} Write data into it or use CREATE TABLE to set the schema.",
+    )
+
+
 def load_with(tables: Tables, table: DeltaTable, options: Mapping[str, str], at: TimeTravel | None = None) -> DataFrame:
     """Read a table with a reader's options.
 
@@ -115,8 +144,8 @@ def load_with(tables: Tables, table: DeltaTable, options: Mapping[str, str], at:
         if not (at is None and version is None and timestamp is None):
             raise travelled_changes()
         return table.changes(
-            startingVersion=request.number("startingVersion"),
-            endingVersion=request.number("endingVersion"),
+            startingVersion=request.boundary("startingVersion"),
+            endingVersion=request.boundary("endingVersion"),
             startingTimestamp=options.get("startingtimestamp"),
             endingTimestamp=options.get("endingtimestamp"),
         )

@@ -25,7 +25,7 @@ from deltamerge.sql.statements.ast import TableName
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.write.definition import TableDefinition
 from deltamerge.write.property_names import named_properties
-from deltamerge.write.table_writer import NO_NOTES, NO_OPTIONS, CommitNotes, create_table
+from deltamerge.write.table_writer import NO_NOTES, NO_OPTIONS, CommitNotes, create_table, table_exists_already
 
 logger = logging.getLogger("deltamerge.api.new_tables")
 
@@ -138,6 +138,8 @@ def clone(
     """
     if replaces:
         check_place(place)
+    elif place.exists and place.name:
+        raise table_exists_already(place.table, "Use CREATE OR REPLACE TABLE for an empty one, or another name.")
     with recorded(place, spark_schema(source.snapshot(version)), None, requires_entry=True):
         return shallow_clone(source, version, place.table, properties, replaces=replaces)
 

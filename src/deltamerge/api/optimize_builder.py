@@ -92,7 +92,8 @@ class DeltaOptimizeBuilder:
 
         Raises:
             TypeError: A column is not a string.
-            DeltaAnalysisException: There is no such column, or its type cannot be ordered.
+            DeltaIllegalArgumentException: There is no such column, or it is a partition column.
+            DeltaAnalysisException: Its type cannot be ordered, or it has no statistics.
             DeltaConcurrentModificationException: Another writer's commit removed a file that was being rewritten.
         """
         columns = names_of(cols, "Z-order column must be str. ")

@@ -213,7 +213,6 @@ def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: i
     refuse_unsupported(asked.options)
     replaces = asked.mode == "overwrite" and asked.request.flag("overwriteSchema")
     kind = "overwrite_schema" if replaces else asked.mode
-    mode = "Append" if kind == "append" else "Complete"
     # The options of a transaction and `dataChange` are for batch writes, as in delta-spark.
     write = replace(
         _frame_write(frame.sparkSession, kind, asked),
@@ -221,7 +220,7 @@ def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: i
         data_change=True,
         # A table at a path that a stream makes is not clustered.
         clustered_by=None,
-        entry=HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)}),
+        entry=HistoryEntry.of_batch(query, batch, is_complete=kind != "append"),
     )
     write_frame(table, frame, write)
 

@@ -135,6 +135,7 @@ def _classes() -> list[SimpleNamespace]:
 def _install(found: SimpleNamespace) -> None:
     recorded = {
         (found.reader, Load): ("format", "option", "options", "schema"),
+        (found.stream_reader, Load): ("format", "option", "options", "schema"),
         (found.writer, Save): ("format", "mode", "partitionBy", "bucketBy", "sortBy", "option", "options", "clusterBy"),
         (found.writer_v2, Save): ("using", "partitionedBy", "option", "options", "clusterBy", "tableProperty"),
         (found.stream_writer, Save): ("format", "partitionBy", "option", "options", "clusterBy"),
@@ -191,7 +192,11 @@ def _install(found: SimpleNamespace) -> None:
             "overwritePartitions": functools.partial(frame_calls.change, dynamic),
             "overwrite": frame_calls.overwrite,
         },
-        found.stream_reader: {"format": stream_calls.format_of_stream, "table": stream_calls.read_table},
+        found.stream_reader: {
+            "format": stream_calls.format_of_stream,
+            "load": stream_calls.load,
+            "table": stream_calls.read_table,
+        },
         found.stream_writer: {
             "format": stream_calls.format_of_stream,
             "start": stream_calls.start,

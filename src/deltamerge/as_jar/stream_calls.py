@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from deltamerge.api.load_frame import Load, check_stream
 from deltamerge.api.save_frame import Save, create_empty, find_table, save_batch
 from deltamerge.as_jar.recorded import Original, asked_of, session_of
 from deltamerge.as_jar.served import is_delta, is_served, register_now, table_of
@@ -87,6 +88,25 @@ def _start_batches(writer: Any, path: str, asked: Save, calls: list[_CallOf]) ->
         save_batch(frame, open_table(spark, path), to_table, query_id(spark), batch)
 
     return batches.foreachBatch(write).start()
+
+
+def load(
+    original: Original,
+    self: Any,  # noqa: ANN401
+    /,
+    path: str | None = None,
+    format: str | None = None,  # noqa: A002
+    schema: Any = None,  # noqa: ANN401
+    **options: Any,  # noqa: ANN401
+) -> DataFrame:
+    spark = session_of(self)
+    asked = asked_of(self, Load(), {"format": format, "schema": schema}, options)
+    place = asked.options.get("path") if path is None else path
+    # A store with options of its own only the source in Python opens.
+    if isinstance(place, str) and is_delta(spark, asked.source) and not asked.has_store_options:
+        check_stream(spark, place, asked)
+    stream: DataFrame = original(self, path, format, schema, **options)
+    return stream
 
 
 def read_table(original: Original, self: Any, /, tableName: str) -> DataFrame:  # noqa: ANN401

@@ -26,6 +26,16 @@ from deltamerge.write.identity_columns import with_furthest_marks
 from deltamerge.write.property_names import named_properties
 from deltamerge.write.table_features import protocol_for, stored_properties, upgraded
 
+METRICS = (
+    "sourceTableSize",
+    "sourceNumOfFiles",
+    "numRemovedFiles",
+    "numCopiedFiles",
+    "removedFilesSize",
+    "copiedFilesSize",
+)
+"""Delta's metrics of a clone, in the order of the columns that it returns."""
+
 
 def shallow_clone(
     source: Table, version: int | None, target: Table, properties: Mapping[str, str], *, replaces: bool
@@ -60,14 +70,8 @@ def shallow_clone(
     _check_vectors(source, target, files)
     named = ".".join(source.entry) or f"delta.`{source.location}`"
     parameters = {"source": named, "sourceVersion": snapshot.version}
-    metrics = {
-        "sourceTableSize": snapshot.files.size_in_bytes,
-        "sourceNumOfFiles": snapshot.files.num_files,
-        "numRemovedFiles": 0,
-        "numCopiedFiles": 0,
-        "removedFilesSize": 0,
-        "copiedFilesSize": 0,
-    }
+    found = {"sourceTableSize": snapshot.files.size_in_bytes, "sourceNumOfFiles": snapshot.files.num_files}
+    metrics = {**dict.fromkeys(METRICS, 0), **found}
     actions = [*_table_actions(snapshot, before, properties), *files]
     read = ReadSet(whole_table=before is not None)
     commit_command(target, before, "CLONE", parameters, actions, metrics=metrics, read=read)

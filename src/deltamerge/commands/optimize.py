@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from deltamerge.commands.cubes import files_to_cluster, packed_cubes
 from deltamerge.commands.rewriting import RewriteRecord, by_partition, packed_partitions, rewrite, rewrite_packed
 from deltamerge.commands.stored_columns import with_dropped_columns
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.log.actions import AddFile, compact_json
 from deltamerge.log.add_file_stats import record_count
 from deltamerge.log.features.column_mapping import NONE
@@ -219,14 +219,14 @@ def _column_to_order_by(snapshot: Snapshot, path: tuple[str, ...]) -> tuple[str,
     name = shown_name(path)
     if spelled is None:
         names = snapshot.schema.names
-        raise DeltaAnalysisException(
+        raise DeltaIllegalArgumentException(
             "DELTA_ZORDERING_COLUMN_DOES_NOT_EXIST",
-            f"ZOrdering column {name} does not exist in data schema: the columns are {', '.join(names)}."
+            f"Z-Ordering column {name} does not exist in data schema: the columns are {', '.join(names)}."
             f"{did_you_mean(name, names)}",
             parameters={"columnName": name},
         )
     if spelled[0] in snapshot.metadata.partition_columns:
-        raise DeltaAnalysisException(
+        raise DeltaIllegalArgumentException(
             "DELTA_ZORDERING_ON_PARTITION_COLUMN",
             f"{name} is a partition column. Z-Ordering can only be performed on data columns.",
             parameters={"colName": name},

@@ -24,7 +24,7 @@ from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
 from deltamerge.storage.store import StoredFile, own_files
-from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.stored_file import SCHEME, uri_of
 from deltamerge.storage.task_files import store_kind
 from deltamerge.txn.transaction import now_ms
 from deltamerge.write.layout import is_data_folder
@@ -94,8 +94,9 @@ def whole_hours(hours: float) -> int:
 
 
 def garbage_paths(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> list[str]:
+    """Return the URIs of the files that may be deleted, as Hadoop writes them."""
     garbage = find_garbage(table, retention_hours, session_conf(table.spark, CommandConf), kind)
-    return [table.store.absolute(file.path) for file in garbage.files]
+    return [uri_of(table.store.absolute(file.path)) for file in garbage.files]
 
 
 def vacuum(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> None:

@@ -75,7 +75,7 @@ def plan_read(
         return read.rows, read.of_version
     feed = _change_feed(request, snapshot)
     changes = TableRead.of(request, snapshot if feed is None else feed.snapshot, schema)
-    return changes.rows, lambda _: changes.changes(() if feed is None else feed.files())
+    return changes.rows, lambda _: changes.changes(() if feed is None else feed.read().files)
 
 
 def reads_changes(request: Request) -> bool:
@@ -119,8 +119,8 @@ def travelled_changes() -> DeltaAnalysisException:
 
 def _change_feed(request: Request, latest: Snapshot) -> ChangeFeed | None:
     """Return the changes that are asked for; None where no version lies between two timestamps."""
-    start = ChangeBoundary(request.number("startingVersion"), request.milliseconds("startingTimestamp"))
-    end = ChangeBoundary(request.number("endingVersion"), request.milliseconds("endingTimestamp"))
+    start = ChangeBoundary(request.boundary("startingVersion"), request.milliseconds("startingTimestamp"))
+    end = ChangeBoundary(request.boundary("endingVersion"), request.milliseconds("endingTimestamp"))
     allows = request.conf.changes_out_of_range
     versions = change_range(latest, start, end, allows_out_of_range=allows)
     return None if versions is None else ChangeFeed.of(latest, *versions)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.log.change_feed import invalid_version
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.skipping.timestamps import parse_instant, parse_timestamp, split_cast
 from deltamerge.spark.config import MergeConf, read_conf
@@ -93,6 +94,13 @@ class Request:
         if not (value.isascii() and value.isdigit()):
             raise illegal_option(name, value, "must be a non-negative integer")
         return int(value)
+
+    def boundary(self, name: str) -> int | None:
+        """Return an option that is the first or the last version of a batch of changes; None where it is not given."""
+        value = self.options.get(name.lower())
+        if value is not None and not (value.isascii() and value.isdigit()):
+            raise invalid_version(value)
+        return None if value is None else int(value)
 
     @property
     def version(self) -> int | None:

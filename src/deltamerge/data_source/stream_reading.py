@@ -17,6 +17,7 @@ from deltamerge.data_source.reading import TableRead, reads_changes
 from deltamerge.data_source.request import Request
 from deltamerge.exceptions import (
     DeltaAnalysisException,
+    DeltaIllegalArgumentException,
     DeltaTableException,
     DeltaUnsupportedOperationException,
     VersionNotFoundException,
@@ -102,15 +103,20 @@ def open_stream(
 
 def _check_options(request: Request) -> None:
     if not request.options.keys().isdisjoint(("versionasof", "timestampasof")):
-        raise DeltaAnalysisException(
-            "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS",
-            "Cannot time travel in a stream. To begin it at an earlier version, give startingVersion or "
-            "startingTimestamp; to read one version, spark.read.",
-        )
+        raise travelling_stream()
     for name, why in _REFUSED.items():
         value = request.options.get(name.lower())
         if value is not None and value.lower() != "false":
             raise illegal_option(name, value, why)
+
+
+def travelling_stream() -> DeltaAnalysisException:
+    """Return the error of a stream of a table as it was."""
+    return DeltaAnalysisException(
+        "DELTA_UNSUPPORTED_TIME_TRAVEL_VIEWS",
+        "Cannot time travel in a stream. To begin it at an earlier version, give startingVersion or "
+        "startingTimestamp; to read one version, spark.read.",
+    )
 
 
 def _positive(name: str, value: int | None) -> int | None:
@@ -232,7 +238,11 @@ class TableStream:
     def _initial(self, latest: Snapshot) -> Offset:
         version, timestamp = self.request.options.get("startingversion"), self.request.milliseconds("startingTimestamp")
         if version is not None and timestamp is not None:
-            raise illegal_option("startingVersion", version, "which does not go with startingTimestamp: leave out one")
+            raise DeltaIllegalArgumentException(
+                "DELTA_STARTING_VERSION_AND_TIMESTAMP_BOTH_SET",
+                "Please either provide 'startingVersion' or 'startingTimestamp'.",
+                parameters={"version": "startingVersion", "timestamp": "startingTimestamp"},
+            )
         if version is not None and version.lower() == "latest":
             return Offset(latest.version + 1, 0, False)
         if version is not None:

@@ -260,8 +260,7 @@ def commit_batch(plan: str, settings: Mapping[str, str], messages: Sequence[Any]
             "Spark does not tell the id of the streaming query, so that a batch could be written twice. Write with "
             "foreachBatch and deltamerge.write_delta(df, path, txn_app_id=…, txn_version=batch_id).",
         )
-    mode = "Append" if written.kind == "append" else "Complete"
-    entry = HistoryEntry("STREAMING UPDATE", {"outputMode": mode, "queryId": query, "epochId": str(batch)})
+    entry = HistoryEntry.of_batch(query, batch, is_complete=written.kind != "append")
     asked = asked_write(request, written.kind != "append")
     # Spark says with each batch which one it is; the options of a transaction are for batch writes.
     notes = replace(asked.notes, transaction=ApplicationTransaction(query, batch))

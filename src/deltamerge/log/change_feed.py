@@ -13,6 +13,7 @@ from itertools import chain
 
 from deltamerge.exceptions import (
     DeltaAnalysisException,
+    DeltaIllegalArgumentException,
     DeltaLogCorruptException,
     VersionNotFoundException,
 )
@@ -23,7 +24,7 @@ from deltamerge.log.features.column_mapping import NONE, is_stored_alike
 from deltamerge.log.features.deletion_vectors import vector_changes
 from deltamerge.log.paths import canonical_path, names_no_file_of_table
 from deltamerge.log.properties import is_enabled
-from deltamerge.log.schema import fits_into, parse_schema, simple_string
+from deltamerge.log.schema import StructType, fits_into, parse_schema, simple_string
 from deltamerge.log.segment import commit_path, list_log
 from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.store import Store
@@ -44,6 +45,23 @@ class ChangedFile:
     timestamp_ms: int
     change_type: str | None
     file: AddFile
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of some versions.
+
+    Args:
+        files: By version.
+        required: The columns that are NOT NULL in all of the versions, and in the schema that they are read with.
+    """
+
+    files: tuple[ChangedFile, ...]
+    required: frozenset[str]
+
+
+def required_columns(schema: StructType) -> frozenset[str]:
+    return frozenset(field.name for field in schema.fields if not field.nullable)
 
 
 def reserved_among(names: Iterable[str]) -> list[str]:
@@ -112,11 +130,25 @@ class ChangeFeed:
         is_mapped = any(each.mapping_mode != NONE for each in (begin, end, latest))
         return ChangeFeed(latest, end if is_mapped else latest, begin.metadata, first, last)
 
-    def files(self) -> tuple[ChangedFile, ...]:
-        """Return the files with the changes, by version."""
-        commits = (_commit(self.latest.store, version, self.last) for version in range(self.first, self.last + 1))
-        by_commit = changes_by_commit(self.latest, self.snapshot, self.begin, (self.first, self.last), commits)
-        return tuple(chain.from_iterable(by_commit))
+    def read(self) -> Changes:
+        """Read the commits."""
+        schemas = [self.snapshot.schema, parse_schema(self.begin.schema_string)]
+
+        def commits() -> Iterator[Commit]:
+            for version in range(self.first, self.last + 1):
+                commit = _commit(self.latest.store, version, self.last)
+                metadata = first_of(Metadata, commit.actions)
+                if metadata is not None:
+                    schemas.append(parse_schema(metadata.schema_string))
+                    if version == self.first and any(isinstance(a, RemoveFile) for a in commit.actions):
+                        # The rows that it deletes have the schema of the version before, which is not read.
+                        schemas.append(StructType())
+                yield commit
+
+        by_commit = changes_by_commit(self.latest, self.snapshot, self.begin, (self.first, self.last), commits())
+        files = tuple(chain.from_iterable(by_commit))
+        required = frozenset.intersection(*map(required_columns, schemas))
+        return Changes(files, required)
 
 
 def changes_by_commit(
@@ -280,7 +312,7 @@ def change_range(
     first = start.version if start.timestamp_ms is None else first_version_from(times, start.timestamp_ms)
     assert first is not None
     if first > snapshot.version:
-        raise DeltaAnalysisException(
+        raise DeltaIllegalArgumentException(
             "DELTA_CDC_START_VERSION_AFTER_LATEST",
             f"Start version {first} for change data feed exceeds the latest table version {snapshot.version}.",
             parameters={"start": str(first), "latest": str(snapshot.version)},
@@ -291,7 +323,7 @@ def change_range(
     if last < first:
         if start.timestamp_ms is not None and end.timestamp_ms is not None and start.timestamp_ms <= end.timestamp_ms:
             return None
-        raise DeltaAnalysisException(
+        raise DeltaIllegalArgumentException(
             "DELTA_INVALID_CDC_RANGE",
             f"CDC range from start {first} to end {last} was invalid. End cannot be before start.",
             parameters={"start": str(first), "end": str(last)},
@@ -308,8 +340,13 @@ def _check_boundary(which: str, boundary: ChangeBoundary) -> None:
             parameters={"startingOrEnding": which},
         )
     if boundary.version is not None and boundary.version < 0:
-        raise DeltaAnalysisException(
-            "DELTA_VERSION_INVALID",
-            f"The provided version ({boundary.version}) is not a valid version.",
-            parameters={"version": str(boundary.version)},
-        )
+        raise invalid_version(str(boundary.version))
+
+
+def invalid_version(version: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_VERSION_INVALID",
+        f"The provided version ({version}) is not a valid version: changes are read from and to whole numbers from 0 "
+        "on.",
+        parameters={"version": version},
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
 from deltamerge.spark.held_settings import for_reading, session_settings
+from deltamerge.spark.session import empty_frame, is_connect
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
 from deltamerge.workers.change_files import CHANGE_TYPE
@@ -27,11 +28,17 @@ CHANGE_COLUMNS = (
 """What the change data feed has besides a table's columns."""
 
 
-def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]) -> DataFrame:
-    """Return changes: the columns of `snapshot`, then the change's type, version and timestamp."""
-    schema = spark_schema(snapshot)
-    of_table = (StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields)
-    columns = StructType([*of_table, *CHANGE_COLUMNS])
+def changes_frame(
+    table: Table, snapshot: Snapshot, files: Sequence[ChangedFile], required: Collection[str] = ()
+) -> DataFrame:
+    """Return changes: the columns of `snapshot`, then the change's type, version and timestamp.
+
+    Args:
+        required: The columns in which no row of the files has NULL; they are not nullable in a classic session.
+    """
+    fields = spark_schema(snapshot).fields
+    required = () if is_connect(table.spark) else required
+    schema = StructType([StructField(f.name, f.dataType, f.name not in required, f.metadata) for f in fields])
     # Files of a kind are read in one scan, unless a path occurs with several states of its file.
     groups: dict[tuple[str | None, int], list[ChangedFile]] = {}
     seen: dict[tuple[str | None, str], int] = {}
@@ -40,7 +47,7 @@ def changes_frame(table: Table, snapshot: Snapshot, files: Sequence[ChangedFile]
         seen[key] = seen.get(key, -1) + 1
         groups.setdefault((changed.change_type, seen[key]), []).append(changed)
     if not groups:
-        return table.spark.createDataFrame([], columns)
+        return empty_frame(table.spark, StructType([*schema.fields, *CHANGE_COLUMNS]))
     with session_settings(table.spark, for_reading(table.spark)):
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)
@@ -62,10 +69,13 @@ def _rows_of(table: Table, snapshot: Snapshot, schema: StructType, files: Sequen
     prefix = free_prefix(stored.names)
     file, version, time = (prefix + name for name in ("file", "version", "time"))
     extra = ScanColumns(file, prefix + "row")
-    rows = target_frame(table, snapshot, stored, [changed.file for changed in files], extra)
+    rows = target_frame(table, snapshot, stored, [changed.file for changed in files], extra, as_declared=True)
     commits = ((changed.file, (changed.version, changed.timestamp_ms * 1000)) for changed in files)
     joined = with_values_by_file(table, rows, file, commits, {version: pa.int64(), time: pa.int64()})
-    kind = F.lit(change_type) if change_type else F.col(CHANGE_TYPE)
+    # A literal alone is not nullable, as the column is in change files and in delta-spark; Spark makes one of this.
+    kind = F.col(CHANGE_TYPE)
+    if change_type:
+        kind = F.when(F.lit(change_type) != F.lit(""), F.lit(change_type))
     return joined.select(
         *(F.col(quote(name)) for name in schema.names),
         kind.alias(CHANGE_TYPE),

@@ -20,7 +20,7 @@ from deltamerge.sql.names import unquote as unquote_name
 from deltamerge.sql.relations import GLOBAL_DATABASE
 from deltamerge.storage.credentials import StoreOptions
 
-_SESSION_CATALOG = "spark_catalog"
+SESSION_CATALOG = "spark_catalog"
 # Of a name in this catalog: it, a database and a table.
 _MOST_PARTS = 3
 # In what Spark shows of a table, with what may follow it.
@@ -137,7 +137,7 @@ def _database_location(spark: SparkSession, database: str) -> str:
     with errors_not_logged():
         try:
             # A URI, percent-encoded.
-            location = unquote(spark.catalog.getDatabase(quote_name((_SESSION_CATALOG, database))).locationUri)
+            location = unquote(spark.catalog.getDatabase(quote_name((SESSION_CATALOG, database))).locationUri)
         except SPARK_ERRORS as error:
             if "SCHEMA_NOT_FOUND" not in str(error):
                 raise
@@ -157,7 +157,7 @@ def current_database(spark: SparkSession) -> str:
 
 def whole_name(spark: SparkSession, parts: Sequence[str]) -> tuple[str, ...]:
     named = qualified(spark, parts)
-    return named if len(named) > 2 else (_SESSION_CATALOG, *named)
+    return named if len(named) > 2 else (SESSION_CATALOG, *named)
 
 
 def named(table: Table, parts: Sequence[str]) -> Table:
@@ -217,7 +217,7 @@ def catalog_entries(spark: SparkSession, database: Sequence[str], pattern: str) 
     """Return the tables and views of a database of the session's catalog, and the temporary views."""
     pattern = pattern.replace("\\", "\\\\").replace("'", "\\'")
     # Another catalog may be the current one.
-    named = quote_name((_SESSION_CATALOG, *database[-1:]))
+    named = quote_name((SESSION_CATALOG, *database[-1:]))
     with own_calls():
         rows = spark.sql(f"SHOW TABLE EXTENDED IN {named} LIKE '{pattern}'").collect()
     return [_entry(row) for row in rows]
@@ -241,8 +241,8 @@ def names_another_catalog(spark: SparkSession, parts: Sequence[str]) -> bool:
     """Return whether a name is one of another catalog than the session's own, perhaps the current one."""
     if len(parts) > 2:
         return _is_of_another_catalog(parts)
-    return str(spark.catalog.currentCatalog()) != _SESSION_CATALOG
+    return str(spark.catalog.currentCatalog()) != SESSION_CATALOG
 
 
 def _is_of_another_catalog(parts: Sequence[str]) -> bool:
-    return len(parts) > 2 and parts[0].lower() != _SESSION_CATALOG
+    return len(parts) > 2 and parts[0].lower() != SESSION_CATALOG

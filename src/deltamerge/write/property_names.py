@@ -108,13 +108,6 @@ def _is_boolean(value: str) -> bool:
     return value.lower() in ("true", "false")
 
 
-def _is_interval(value: str) -> bool:
-    try:
-        return parse_interval(value) >= 0
-    except ValueError:
-        return False
-
-
 def _is_number_from(least: int) -> Callable[[str], bool]:
     def test(value: str) -> bool:
         try:
@@ -127,7 +120,6 @@ def _is_number_from(least: int) -> Callable[[str], bool]:
 
 _TESTS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     **{f"delta.{name}": (_is_boolean, "true or false") for name in _BOOLEANS},
-    **{f"delta.{name}": (_is_interval, "an interval such as 'interval 7 days', without months") for name in _INTERVALS},
     "delta.checkpointInterval": (_is_number_from(1), "a whole number greater than 0"),
     "delta.dataSkippingNumIndexedCols": (_is_number_from(-1), "a whole number from -1 on"),
     "delta.randomPrefixLength": (_is_number_from(1), "a whole number greater than 0"),
@@ -135,9 +127,23 @@ _TESTS: Mapping[str, tuple[Callable[[str], bool], str]] = {
 }
 
 
+def _check_interval(key: str, value: str) -> None:
+    try:
+        parse_interval(value)
+    except ValueError as error:
+        raise DeltaIllegalArgumentException(
+            "DELTA_INVALID_INTERVAL",
+            f"{value} is not a valid INTERVAL for the table property {key} ({error}). Write it as 'interval 7 days', "
+            "without months. Nothing was changed.",
+            parameters={"interval": value},
+        ) from error
+
+
 def check_values(properties: Mapping[str, str]) -> None:
     """Refuse values that a property of Delta's cannot have."""
     for key, value in properties.items():
+        if key.removeprefix("delta.") in _INTERVALS:
+            _check_interval(key, value)
         test, wanted = _TESTS.get(key, (None, ""))
         if test is not None and not test(value):
             raise DeltaIllegalArgumentException(

@@ -130,12 +130,42 @@ class WrittenRows:
         return (*removed, *(added if self.data_change else [replace(file, data_change=False) for file in added]))
 
 
+STREAMING_UPDATE = "STREAMING UPDATE"
+
+
 @dataclass(frozen=True)
 class HistoryEntry:
-    """What the history calls a write."""
+    """What the history calls a write.
+
+    Args:
+        reads_table: Whether it counts as one that reads the table also where it makes the table.
+    """
 
     operation: str
     parameters: Mapping[str, object]
+    reads_table: bool = False
+
+    @staticmethod
+    def of_batch(query: str, batch: int, *, is_complete: bool) -> HistoryEntry:
+        """Return the entry of a batch of a stream, which may be the whole table. Delta: DeltaSink.addBatch."""
+        mode = "Complete" if is_complete else "Append"
+        parameters = {"outputMode": mode, "queryId": query, "epochId": str(batch)}
+        return HistoryEntry(STREAMING_UPDATE, parameters, reads_table=is_complete)
+
+    def metrics(self, written: WrittenFiles, removed: FileTable | None) -> dict[str, str]:
+        """Return what the history counts of the write. Delta: DeltaOperationMetrics."""
+        found = {
+            "numOutputRows": written.row_count,
+            "numOutputBytes": sum(file.size for file in written.files),
+        }
+        count, removed_files = len(written.files), 0 if removed is None else removed.num_files
+        if self.operation == STREAMING_UPDATE:
+            found |= {"numAddedFiles": count, "numRemovedFiles": removed_files}
+        else:
+            found["numFiles"] = count
+            if removed is not None:
+                found |= {"numRemovedFiles": removed_files, "numRemovedBytes": removed.size_in_bytes}
+        return {name: str(value) for name, value in found.items()}
 
 
 def commit_rows(
@@ -159,7 +189,7 @@ def commit_rows(
     if not actions:
         # Delta: OptimisticTransaction.commitIfNeeded.
         return snapshot.version
-    metrics = _metrics(rows.files, rows.removed)
+    metrics = entry.metrics(rows.files, rows.removed)
     if rows.has_condition and rows.removed is not None:
         metrics |= _metrics_of_replaced(rows.removed)
     prepared = _of_rows(_prepared(destination, snapshot, actions, metrics, entry), rows)
@@ -246,7 +276,7 @@ def commit_definition(
         actions += _clustering(snapshot, definition)
     else:
         actions += _kept_clustering(snapshot, definition)
-    metrics = {} if files is None else _metrics(files, None if snapshot is None else snapshot.files)
+    metrics = {} if files is None else entry.metrics(files, None if snapshot is None else snapshot.files)
     prepared = _prepared(destination, snapshot, tuple(actions), metrics, entry)
     return commit(prepared).version
 
@@ -300,21 +330,9 @@ def _prepared(
         operation_parameters=entry.parameters,
         operation_metrics=metrics,
         isolation_level="Serializable",
-        is_blind_append=snapshot is None,
+        is_blind_append=snapshot is None and not entry.reads_table,
         settings=commit_settings(destination.conf),
     )
-
-
-def _metrics(written: WrittenFiles, removed: FileTable | None) -> dict[str, str]:
-    """Return what the history counts of a write. Delta: DeltaOperationMetrics.WRITE."""
-    found = {
-        "numFiles": len(written.files),
-        "numOutputRows": written.row_count,
-        "numOutputBytes": sum(file.size for file in written.files),
-    }
-    if removed is not None:
-        found |= {"numRemovedFiles": removed.num_files, "numRemovedBytes": removed.size_in_bytes}
-    return {name: str(count) for name, count in found.items()}
 
 
 def _metrics_of_replaced(removed: FileTable) -> dict[str, str]:

@@ -185,16 +185,19 @@ def _prepared_definition(table: Table, definition: TableDefinition) -> TableDefi
     return definition
 
 
+def table_exists_already(table: Table, remedy: str) -> DeltaAnalysisException:
+    return DeltaAnalysisException(
+        "DELTA_TABLE_ALREADY_EXISTS",
+        f"Table {table.name} already exists. {remedy}",
+        parameters={"tableName": table.name},
+    )
+
+
 def _may_create(table: Table, mode: str) -> bool:
     """Return whether there is a table, and refuse one where none may be, or none where one must be."""
     exists = table_exists(table.store) or _is_made_meanwhile(table)
     if exists and mode == "create":
-        raise DeltaAnalysisException(
-            "DELTA_TABLE_ALREADY_EXISTS",
-            f"Table {table.name} already exists. Use createIfNotExists, replace or createOrReplace, or another "
-            "location.",
-            parameters={"tableName": table.name},
-        )
+        raise table_exists_already(table, "Use createIfNotExists, replace or createOrReplace, or another location.")
     if not exists and mode == "replace":
         raise DeltaAnalysisException(
             "DELTA_CANNOT_REPLACE_MISSING_TABLE",

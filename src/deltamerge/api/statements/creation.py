@@ -12,6 +12,7 @@ from deltamerge.api.new_tables import clone, create, find_place
 from deltamerge.api.statements import frames
 from deltamerge.api.statements.queries import query_frame
 from deltamerge.api.statements.tables import Tables
+from deltamerge.commands.clone import METRICS
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark import columns as F
@@ -143,10 +144,10 @@ def run_clone(tables: Tables, statement: CloneTable, _: str) -> DataFrame:
     place = find_place(tables.spark, statement.table, statement.location, tables.options)
     if place.exists and place.name and statement.mode == "create_if_not_exists":
         # At a path delta-spark asks the catalog, which does not know the table, and fails.
-        return frames.nothing(tables.spark)
+        return frames.of_metrics(tables.spark, {}, METRICS)
     replaces = statement.mode in ("replace", "create_or_replace")
     metrics = clone(place, source.table, version, statement.properties, replaces=replaces)
-    return frames.of_metrics(tables.spark, metrics, metrics)
+    return frames.of_metrics(tables.spark, metrics, METRICS)
 
 
 def _check_is_delta(tables: Tables, name: TableName) -> None:

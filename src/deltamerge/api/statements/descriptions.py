@@ -12,7 +12,7 @@ from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.target import partition_value
 from deltamerge.spark import columns as F
-from deltamerge.spark.catalog import catalog_entry
+from deltamerge.spark.catalog import SESSION_CATALOG, catalog_entry
 from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import quote, quote_name, shown_name
 from deltamerge.sql.statements import ast
@@ -92,9 +92,13 @@ def _properties(found: DeltaTable) -> list[tuple[str, str]]:
 def run_show_properties(tables: Tables, found: DeltaTable, statement: ast.ShowProperties) -> DataFrame:
     rows = _properties(found)
     if statement.key is not None:
-        missing = f"Table {found.table.name} does not have property: {statement.key}"
+        missing = f"Table {_full_name(found)} does not have property: {statement.key}"
         rows = [(statement.key, dict(rows).get(statement.key, missing))]
     return frames.table(tables.spark, rows, "key STRING, value STRING")
+
+
+def _full_name(found: DeltaTable) -> str:
+    return shown_name(found.table.entry or (SESSION_CATALOG, "delta", found.table.name))
 
 
 def run_show_columns(tables: Tables, found: DeltaTable, _: ast.ShowColumns) -> DataFrame:

@@ -29,7 +29,7 @@ from deltamerge.commands.optimize import optimize, purge
 from deltamerge.commands.restore import METRICS as RESTORE_METRICS
 from deltamerge.commands.restore import restore_to_version, version_of
 from deltamerge.commands.vacuum import garbage_paths, vacuum
-from deltamerge.exceptions import DeltaUnsupportedOperationException
+from deltamerge.exceptions import DeltaTableNotFoundException, DeltaUnsupportedOperationException
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark.catalog_columns import update_columns
 from deltamerge.spark.connectors import refresh_path
@@ -37,7 +37,7 @@ from deltamerge.spark.table import Table
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.names import quote_name
 from deltamerge.sql.statements import ast
-from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganize, Restore, Vacuum
+from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganize, Restore, TableName, Vacuum
 
 
 def run_optimize(tables: Tables, statement: Optimize, _: str) -> DataFrame:
@@ -52,13 +52,27 @@ def run_reorg(tables: Tables, statement: Reorganize, _: str) -> DataFrame:
 
 
 def run_vacuum(tables: Tables, statement: Vacuum, _: str) -> DataFrame:
-    table = tables.open(statement.table).table
+    table = _to_vacuum(tables, statement.table)
     if statement.dry_run:
         paths = garbage_paths(table, statement.hours, statement.kind)
     else:
         vacuum(table, statement.hours, statement.kind)
         paths = [table.location]
     return frames.table(tables.spark, [(path,) for path in paths], "path STRING")
+
+
+def _to_vacuum(tables: Tables, name: TableName) -> Table:
+    """Open a table; where a path in quotes has none, the error has a class of its own in delta-spark."""
+    try:
+        return tables.open(name).table
+    except DeltaTableNotFoundException as error:
+        if name.parts != (name.path,):
+            raise
+        raise DeltaTableNotFoundException(
+            "DELTA_TABLE_ONLY_OPERATION",
+            f"{error.message} VACUUM is only supported for Delta tables.",
+            parameters={"tableName": name.parts[0], "operation": "VACUUM"},
+        ) from None
 
 
 def run_restore(tables: Tables, statement: Restore, _: str) -> DataFrame:
