@@ -68,6 +68,13 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
     return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames, **given)
 
 
+def needs_frames(tables: Tables, sql: str) -> bool:
+    """Return whether a query names Delta tables or views that are gone after the statement: Spark cannot keep it."""
+    sql = with_plain_names(sql)
+    names = relation_names(sql)
+    return any((name,) in names for name in tables.passing) or bool(find_table_references(sql, _named(tables, sql)))
+
+
 @dataclass(frozen=True)
 class _Cached:
     """A CACHE TABLE statement with a query: what is before it, the view that it makes, and the query."""
