@@ -23,6 +23,7 @@ from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
     TableReference,
+    cached_query,
     find_table_references,
     relation_names,
     replace_references,
@@ -86,18 +87,12 @@ class _Cached:
 
 def _cached(sql: str) -> _Cached | None:
     tokens = tokenize(sql)
-    words = [token.upper for token in tokens]
-    begin = 1 if words[:2] == ["CACHE", "TABLE"] else 2 if words[:3] == ["CACHE", "LAZY", "TABLE"] else None
-    if begin is None:
+    start = cached_query(tokens)
+    if start is None:
         return None
-    after = begin + 2
-    if words[after : after + 1] == ["OPTIONS"]:
-        ends = (place for place, token in enumerate(tokens) if token.text == ")" and token.depth == 0)
-        after = next((place for place in ends if place > after), len(tokens)) + 1
-    if words[after : after + 1] != ["AS"]:
-        return None
-    at = tokens[after].span
-    return _Cached(sql[: at.start], tokens[begin + 1].name, sql[at.end :])
+    before = start - 1 if tokens[start - 1].upper == "AS" else start
+    name = tokens[3 if tokens[1].upper == "LAZY" else 2].name
+    return _Cached(sql[: tokens[before].span.start], name, sql[tokens[start].span.start :])
 
 
 def _cache(tables: Tables, cached: _Cached, args: Any, given: Mapping[str, DataFrame]) -> DataFrame:  # noqa: ANN401
