@@ -143,3 +143,18 @@ def test_strings_of_the_table_control_no_terminal(tmp_path: Path, command: str, 
     code, _, err = run(command, tmp_path / f"no{evil}")
     assert code == 3
     assert not set(err) & set(evil[:1] + evil[-3:])
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_half_of_a_surrogate_pair_is_shown(tmp_path: Path, options: list[str]) -> None:
+    """Other writers cut strings between the two."""
+    table = make_table(tmp_path / "t")
+    file = table / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in file.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["operation"] = "WRITE \ud83d"
+    file.write_text("\n".join(map(json.dumps, actions)))
+    code, out, err = run("history", table, *options)
+    assert (code, err) == (0, "")
+    assert (json.loads(out)[0]["operation"] == "WRITE \ud83d") if options else ("WRITE \ufffd" in out)

@@ -77,6 +77,17 @@ def test_a_delta_table_is_merged_by_a_statement_from_a_file(tmp_path: Path) -> N
     assert rows_of(table) == {1: "a"}
 
 
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_statement_behind_a_byte_order_mark(tmp_path: Path, is_file: bool) -> None:
+    table, source = make_table(tmp_path / "t"), make_source(tmp_path / "s.csv", [3])
+    statement = tmp_path / "upsert.sql"
+    statement.write_text(UPSERT, encoding="utf-8-sig")
+    given = {} if is_file else {"text": statement.read_text(encoding="utf-8")}
+    code, _, err = run("--target", table, "--source", source, "--file", statement if is_file else "-", **given)
+    assert code == 0, err
+    assert rows_of(table)[3] == "new 3"
+
+
 def test_the_latest_of_several_source_rows(tmp_path: Path) -> None:
     table, source = make_table(tmp_path / "t"), tmp_path / "s.csv"
     source.write_text("id,v,p,at\n1,old,1,1\n1,new,1,2\n")

@@ -49,6 +49,13 @@ def test_a_folder_with_an_equals_sign_is_a_path(tmp_path: Path, monkeypatch: pyt
     assert read_source("month=10") == NamedPlace("source", "delta", "month=10")
 
 
+def test_a_delta_table_is_one_by_its_log_not_by_its_name(tmp_path: Path) -> None:
+    path = str(tmp_path / "orders.parquet")
+    make_table(tmp_path / "orders.parquet")
+    assert read_source(path) == NamedPlace("source", "delta", path)
+    assert read_source(f"parquet:{path}") == NamedPlace("source", "parquet", path)
+
+
 def test_an_unknown_kind(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="what kind of file"):
         read_source(str(tmp_path / "x"))

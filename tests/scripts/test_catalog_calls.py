@@ -80,13 +80,17 @@ def test_types_and_comments_of_tables(installed: SparkSession, database: str, fr
     assert [table.name for table in installed.catalog.listTables() if not table.isTemporary] == names
 
 
+def use_another_catalog(spark: SparkSession, folder: Path) -> None:
+    derby = f"jdbc:derby:{folder / 'derby'};create=true"
+    of_jdbc = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+    for key, value in {"": of_jdbc, ".url": derby, ".driver": "org.apache.derby.jdbc.EmbeddedDriver"}.items():
+        spark.conf.set(f"spark.sql.catalog.other{key}", value)
+
+
 def test_names_of_the_sessions_catalog_while_another_is_current(
     installed: SparkSession, database: str, fresh: Any, tmp_path: Path
 ) -> None:
-    derby = f"jdbc:derby:{tmp_path / 'derby'};create=true"
-    of_jdbc = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
-    for key, value in {"": of_jdbc, ".url": derby, ".driver": "org.apache.derby.jdbc.EmbeddedDriver"}.items():
-        fresh.conf.set(f"spark.sql.catalog.other{key}", value)
+    use_another_catalog(fresh, tmp_path)
     installed.sql("CREATE TABLE t USING delta AS SELECT 1 AS a")
     name = f"spark_catalog.{database}.t"
     for use in ("spark_catalog", "other"):
@@ -103,6 +107,34 @@ def test_names_of_the_sessions_catalog_while_another_is_current(
     with pytest.raises(DeltaTableNotFoundException):
         DeltaTable.forName(fresh, f"{database}.t")
     assert fresh.catalog.listTables("APP") == []
+
+
+@pytest.fixture
+def active(installed: SparkSession, fresh: Any) -> Iterator[Any]:
+    """The other session as the active one, in which Spark looks for a writer's source; this call makes it that."""
+    fresh.createDataFrame([(1,)], "a INT")
+    yield fresh
+    installed.createDataFrame([(1,)], "a INT")
+
+
+def test_tables_of_another_catalog_are_not_of_the_default_source(active: Any, database: str, tmp_path: Path) -> None:
+    spark = active
+    use_another_catalog(spark, tmp_path)
+    spark.conf.set("spark.sql.sources.default", "delta")
+    frame, path = spark.sql("SELECT 1 AS a"), str(tmp_path / "t")
+    frame.writeTo("other.APP.made").create()
+    frame.write.mode("append").saveAsTable("other.APP.made")
+    assert rows(spark.table("other.APP.made")) == [(1,), (1,)]
+    # Spark gives the source's name to the catalog, and this one takes none.
+    with pytest.raises(AnalysisException, match="NOT_SUPPORTED_IN_JDBC_CATALOG"):
+        frame.write.saveAsTable("other.APP.saved")
+    spark.sql("USE other")
+    frame.writeTo("APP.made_too").create()
+    assert rows(spark.table("other.APP.made_too")) == [(1,)]
+    frame.writeTo(f"delta.`{path}`").create()
+    frame.writeTo(f"spark_catalog.{database}.made").create()
+    assert DeltaTable.isDeltaTable(spark, path)
+    assert DeltaTable.forName(spark, f"spark_catalog.{database}.made").history(1).count() == 1
 
 
 @pytest.mark.skipif(not hasattr(Catalog, "dropTable"), reason="PySpark 4.2 added the calls")

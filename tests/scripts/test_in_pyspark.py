@@ -549,6 +549,10 @@ def test_cached_queries(installed: SparkSession, tmp_path: Path) -> None:
     try:
         spark.sql(f"CACHE TABLE cached_delta AS SELECT id AS n FROM delta.`{path}` WHERE id > 0")
         spark.sql(f"CACHE LAZY TABLE lazily OPTIONS ('storageLevel' 'DISK_ONLY') AS SELECT * FROM delta.`{path}`")
+        spark.sql(f"CACHE TABLE without_as OPTIONS ('storageLevel' = 'DISK_ONLY') SELECT id AS n FROM delta.`{path}`")
+        spark.sql("CACHE TABLE of_table TABLE without_as;")
+        assert rows(spark.sql("SELECT n FROM without_as")) == rows(spark.table("of_table")) == [(0,), (1,), (2,)]
+        assert spark.catalog.isCached("without_as")
         assert rows(spark.sql("SELECT n FROM cached_delta")) == [(1,), (2,)]
         assert rows(spark.sql("SELECT * FROM lazily")) == [(0,), (1,), (2,)]
         assert spark.catalog.isCached("cached_delta")
@@ -558,7 +562,7 @@ def test_cached_queries(installed: SparkSession, tmp_path: Path) -> None:
             spark.sql(f"CACHE TABLE lazily AS SELECT * FROM delta.`{path}`")
         assert spark.table("lazily").count() == 3
     finally:
-        for view in ("cached_delta", "lazily", "plain_cached"):
+        for view in ("cached_delta", "lazily", "plain_cached", "without_as", "of_table"):
             spark.catalog.dropTempView(view)
 
 

@@ -176,3 +176,22 @@ def test_global_views_in_other_sessions(installed: SparkSession, path: str) -> N
     other.sql(f"DROP VIEW global_temp.{by_all}")
     more(installed, path, 11)
     assert not installed.catalog.tableExists(f"global_temp.{by_all}")
+
+
+def test_views_over_views(installed: SparkSession, path: str) -> None:
+    spark = installed
+    spark.read.format("delta").load(path).createOrReplaceTempView("seen")
+    spark.sql("CREATE TEMP VIEW seen_too AS SELECT id FROM seen")
+    more(spark, path)
+    assert counted(spark, "seen_too") == (3, 3)
+    spark.sql("CREATE OR REPLACE TEMP VIEW seen AS SELECT 1L AS id")
+    spark.sql("CREATE OR REPLACE TEMP VIEW seen_too AS SELECT id FROM seen")
+    spark.read.format("delta").load(path).createOrReplaceTempView("seen")
+    more(spark, path, 11)
+    assert counted(spark, "seen_too") == (4, 4)
+
+
+@pytest.mark.usefixtures("path")
+def test_views_over_frames_that_a_statement_is_given(installed: SparkSession) -> None:
+    installed.sql("CREATE TEMP VIEW seen AS SELECT * FROM {rows}", rows=installed.range(3))
+    assert counted(installed, "seen") == (3, 3)

@@ -234,6 +234,13 @@ def test_expressions_of_an_update_are_verbatim() -> None:
         ("CREATE TABLE t DEEP CLONE s", "Only shallow clones"),
         ("DELETE FROM t WHERE", "a condition"),
         ("INSERT OVERWRITE t PARTITION (p = 1) IF NOT SELECT 1", "expected EXISTS"),
+        ("INSERT OVERWRITE t PARTITION (p = 2020-01-01) SELECT 1", "Other values go between quotes: p = '2020-01-01'"),
+        ("INSERT INTO t PARTITION (q, p = eu) SELECT 1", "Other values go between quotes: p = 'eu'"),
+        ("INSERT INTO t PARTITION (p = date_add(DATE'2020-01-01', 1)) SELECT 1", "expected a constant"),
+        ("INSERT INTO t PARTITION (p = 'a' || 'b') SELECT 1", "expected a constant"),
+        ("INSERT INTO t PARTITION (p = CAST(1 + 1 AS STRING)) SELECT 1", "expected a constant"),
+        ("INSERT INTO t PARTITION (p = ) SELECT 1", "expected a constant"),
+        ("INSERT INTO t PARTITION (p = DEFAULT) SELECT 1", "DEFAULT"),
         ("ALTER TABLE t ADD CONSTRAINT c PRIMARY KEY (a)", "no keys"),
         ("CREATE TABLE t (a INT, PRIMARY KEY (a)) USING delta", "no keys"),
         ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES s (a)) USING delta", "no keys"),
@@ -333,6 +340,9 @@ def test_names_of_relations() -> None:
         ("CREATE TABLE c USING delta COMMENT 'x' AS TABLE v", {("v",)}),
         ("CREATE OR REPLACE TABLE c (a INT)", set()),
         ("CACHE LAZY TABLE c AS TABLE v", {("v",)}),
+        ("CACHE TABLE c TABLE v", {("v",)}),
+        ("CACHE LAZY TABLE c OPTIONS ('a' = 'b') TABLE v", {("v",)}),
+        ("CACHE TABLE c SELECT 1 AS table", set()),
         ("SELECT a AS table FROM t", {("t",)}),
         ("DROP TABLE t", set()),
         ("MERGE INTO t USING global_temp.v s ON a WHEN MATCHED THEN DELETE", {("global_temp", "v")}),
@@ -364,3 +374,28 @@ def test_names_of_relations_of_statements(sql: str, names: set[tuple[str, ...]])
 )
 def test_temporary_views_that_a_statement_changes(sql: str, name: tuple[str, ...] | None) -> None:
     assert changed_temporary_view(with_plain_names(sql)) == name
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "'x'",
+        "'x' 'y'",
+        '"x"',
+        "-1",
+        "0.5F",
+        "NULL",
+        "true",
+        "DATE'2020-01-01'",
+        "TIMESTAMP_NTZ '2020-01-01 00:00:00'",
+        "X'00'",
+        "INTERVAL '1 02:03:04' DAY TO SECOND",
+        "(-1)",
+        "CAST(X'27' AS STRING)",
+        "CAST(1.5BD AS DECIMAL(3, 1))",
+    ],
+)
+def test_constants_of_partitions(value: str) -> None:
+    found = parse_statement(f"INSERT INTO t PARTITION (p = {value}, q) SELECT 1")
+    assert isinstance(found, ast.InsertRows)
+    assert found.partition == (("p", value), ("q", None))

@@ -94,7 +94,7 @@ def formatted_sql(spark: SparkSession, text: str, args: Any, values: Mapping[str
         parsed = _parsed(spark, text, args)
         if parsed is not None:
             with _as_views(spark, frames):
-                return _run(Tables(spark), parsed)
+                return _run(Tables(spark, passing=frozenset(map(str.lower, frames))), parsed)
         # Over Connect a query is analyzed when its rows are asked for, so that no view may be gone then.
         return query_frame(Tables(spark), text, args, frames) if reads_tables(text) else None
     finally:

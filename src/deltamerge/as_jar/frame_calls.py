@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.readwriter import DataFrameWriter, DataFrameWriterV2
 
 from deltamerge.api.arguments import condition_of
@@ -21,8 +21,10 @@ from deltamerge.as_jar.served import is_delta, is_served, register_once, table_o
 from deltamerge.as_jar.temp_views import update_views
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 from deltamerge.spark import columns as F
+from deltamerge.spark.catalog import names_another_catalog
 from deltamerge.spark.connectors import has_connector
 from deltamerge.sql.names import parse_table_name
+from deltamerge.sql.statements.ast import TableName
 
 _TABLE = "_deltamerge_table"
 _Frames: TypeAlias = Callable[..., DataFrame]
@@ -131,10 +133,21 @@ def save_as_named(
     **options: Any,  # noqa: ANN401
 ) -> None:
     asked = asked_of(self, Save(), {"format": format, "mode": mode, "partitionBy": partitionBy}, options)
-    if is_delta(self._spark, asked.source):
+    if _makes_delta(self._spark, asked.source, name):
         save_as_table(_frame(self), name, asked)
-    else:
-        original(self, name, format, mode, partitionBy, **options)
+        return
+    if is_delta(self._spark, asked.source):
+        # Spark looks for the source before it hands the source's name to another catalog.
+        register_once(self._spark)
+    original(self, name, format, mode, partitionBy, **options)
+
+
+def _makes_delta(spark: SparkSession, source: str, name: str) -> bool:
+    """Return whether a table of a name is to be a Delta table; the default source is not that of other catalogs."""
+    if not is_delta(spark, source):
+        return False
+    table = TableName.of(parse_table_name(name))
+    return bool(source) or table.path is not None or not names_another_catalog(spark, table.parts)
 
 
 def insert_into_named(original: Original, self: Any, /, tableName: str, overwrite: bool | None = None) -> None:  # noqa: ANN401
@@ -155,9 +168,9 @@ def keep_name(original: Original, self: Any, /, *args: Any, **kwargs: Any) -> No
 
 
 def create(mode: Any, original: Original, self: Any) -> None:  # noqa: ANN401
-    asked = asked_of(self, Save(), {}, {})
-    if is_delta(self._spark, asked.source):
-        create_as(_frame(self), getattr(self, _TABLE), mode, asked)
+    asked, name = asked_of(self, Save(), {}, {}), getattr(self, _TABLE)
+    if _makes_delta(self._spark, asked.source, name):
+        create_as(_frame(self), name, mode, asked)
     else:
         original(self)
 

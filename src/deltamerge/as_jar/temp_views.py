@@ -2,12 +2,14 @@
 
 Spark keeps the plan that a view was made of, and with it the files of its tables' versions. With delta-spark's JAR a
 view reads the newest ones; here a view is made again before a statement reads it, where its tables have newer versions.
+Of a view that Spark keeps as text the views are made again that its text names.
 Over Spark Connect only the plans of frames that were not made by SQL tell what they have read.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -49,17 +51,36 @@ class _View:
     frame: DataFrame
     reads: tuple[NewestRead, ...]
 
+    @property
+    def spark(self) -> SparkSession:
+        return self.frame.sparkSession
+
     def make_again(self) -> None:
         newest = read_newest(self.frame, self.reads)
-        if newest is self.frame or not _is_there(self.frame.sparkSession, self.name):
+        if newest is self.frame or not _is_there(self.spark, self.name):
             return
         make = newest.createOrReplaceTempView if len(self.name) == 1 else newest.createOrReplaceGlobalTempView
         make(quote(self.name[-1]))
 
 
+@dataclass(frozen=True)
+class _TextView:
+    """A view whose text Spark analyzes on each use.
+
+    Args:
+        relations: The tables and views that it names, in lower case.
+    """
+
+    name: tuple[str, ...]
+    spark: SparkSession
+    relations: tuple[tuple[str, ...], ...]
+
+
 _lock = threading.Lock()
 # By the session, or for global views by Spark's application, which has several; and by name in lower case.
-VIEWS: dict[tuple[str | None, tuple[str, ...]], _View] = {}
+VIEWS: dict[tuple[str | None, tuple[str, ...]], _View | _TextView] = {}
+# Only such a statement is looked at where no view is known.
+_MAKES_VIEW = re.compile(r"\b(create|alter)\b.*\bview\b", re.IGNORECASE | re.DOTALL)
 
 
 def create(is_global: bool, original: Original, self: DataFrame, /, name: str) -> None:
@@ -82,7 +103,7 @@ def drop_global(original: Original, self: Any, /, viewName: str) -> Any:  # noqa
     return original(self, viewName)
 
 
-def _note(spark: SparkSession, parts: tuple[str, ...], view: _View | None) -> None:
+def _note(spark: SparkSession, parts: tuple[str, ...], view: _View | _TextView | None) -> None:
     """Remember a view, or forget one."""
     if view is None and not VIEWS:
         return
@@ -90,7 +111,7 @@ def _note(spark: SparkSession, parts: tuple[str, ...], view: _View | None) -> No
     with _lock:
         VIEWS.pop(key, None)
         if view is not None:
-            for ended in [known for known, each in VIEWS.items() if has_ended(each.frame.sparkSession)]:
+            for ended in [known for known, each in VIEWS.items() if has_ended(each.spark)]:
                 del VIEWS[ended]
             VIEWS[key] = view
 
@@ -103,34 +124,39 @@ def _key(spark: SparkSession, parts: tuple[str, ...]) -> tuple[str | None, tuple
 
 @contextmanager
 def updated_for_statement(spark: SparkSession, text: str, args: object) -> Iterator[None]:
-    """Make the views again that a statement reads; forget the one that it makes anew or drops, unless it fails."""
+    """Make the views again that a statement reads; note or forget the one that it makes or drops, unless it fails."""
     read: tuple[tuple[str, ...], ...] = ()
     changed = None
     # Spark's parser knows more than SQL's tokens, and has its own errors.
     with suppress(DeltaParseException):
-        if VIEWS:
+        if VIEWS or _MAKES_VIEW.search(text):
             text = with_plain_names(substituted(spark, text), args)
             read, changed = relation_names(text), changed_temporary_view(text)
     update_views(spark, read)
-    before = None if changed is None else VIEWS.get(_key(spark, changed))
+    key = None if changed is None else _key(spark, changed)
+    before = None if key is None else VIEWS.get(key)
     yield
-    # One that the statement made of frames is noted anew by now.
-    if before is not None and VIEWS.get(_key(spark, before.name)) is before:
-        _note(spark, before.name, None)
+    # One that the statement made of frames is noted anew by now. DROP VIEW reads nothing.
+    if changed is not None and key is not None and VIEWS.get(key) is before:
+        _note(spark, changed, _TextView(changed, spark, read) if read else None)
 
 
 def update_views(spark: SparkSession, names: Iterable[tuple[str, ...]]) -> None:
     """Make views again whose tables have newer versions; one whose table cannot be looked at stays as it is."""
     if not VIEWS:
         return
-    for name in names:
-        view = VIEWS.get(_key(spark, name))
-        if view is None or has_ended(view.frame.sparkSession):
-            continue
-        try:
-            view.make_again()
-        except (DeltaError, OSError, *SPARK_ERRORS) as error:
-            logger.info("the temporary view %s keeps the rows that it has: %s", quote_name(view.name), error)
+    pending, seen = [*names], set()
+    while pending:
+        key = _key(spark, pending.pop())
+        view = None if key in seen else VIEWS.get(key)
+        seen.add(key)
+        if isinstance(view, _TextView):
+            pending += view.relations
+        elif view is not None and not has_ended(view.spark):
+            try:
+                view.make_again()
+            except (DeltaError, OSError, *SPARK_ERRORS) as error:
+                logger.info("the temporary view %s keeps the rows that it has: %s", quote_name(view.name), error)
 
 
 def _is_there(spark: SparkSession, name: tuple[str, ...]) -> bool:

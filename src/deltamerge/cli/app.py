@@ -230,13 +230,12 @@ def _statement(sql: str | None, file: Path | None) -> str:
         raise CommandError("give the statement once: by --sql or by --file.")
     if sql is not None:
         return sql
-    if str(file) == "-":
-        return sys.stdin.read()
     assert file is not None
     try:
-        return file.read_text(encoding="utf-8")
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except OSError as error:
         raise CommandError(f"--file {file} cannot be read: {error.strerror}.") from error
+    return text.removeprefix("\ufeff")
 
 
 def _check_page(html: Path | None) -> None:

@@ -52,12 +52,13 @@ def read_source(option: str) -> NamedPlace:
     kind, colon, rest = path.partition(":")
     if colon and kind in {"delta", *_SUFFIXES.values()}:
         return NamedPlace(name, kind, rest)
+    # A table's folder may be called orders.parquet; its files also have rows that were deleted.
+    if _is_delta(path):
+        return NamedPlace(name, "delta", path)
     # A compressed file such as changes.csv.gz has its kind before the last suffix.
     kinds = [_SUFFIXES[suffix.lower()] for suffix in Path(path).suffixes if suffix.lower() in _SUFFIXES]
     if kinds:
         return NamedPlace(name, kinds[-1], path)
-    if _is_delta(path):
-        return NamedPlace(name, "delta", path)
     raise CommandError(
         f"--source {option}: what kind of file is it? Its name ends in none of {', '.join(_SUFFIXES)}; "
         f"write the kind before it, such as parquet:{path} or delta:{path}."

@@ -14,19 +14,21 @@ T = TypeVar("T")
 
 # Control characters may move a terminal's cursor, direction marks may reorder a line; each is shown as one character.
 _OF_LINES = (*range(0x80, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+# One half of a pair cannot be written as UTF-8; JSON in UTF-8 has it as an escape.
+_SURROGATES = range(0xD800, 0xE000)
 _SHOWN = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
-    **dict.fromkeys(_OF_LINES, 0xFFFD),
+    **dict.fromkeys((*_OF_LINES, *_SURROGATES), 0xFFFD),
 }
-_ESCAPED = {code: f"\\u{code:04x}" for code in (0x7F, *_OF_LINES)}
+_ESCAPED = {code: f"\\u{code:04x}" for code in (0x7F, *_OF_LINES, *_SURROGATES)}
 
 
 _BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def printable(data: T) -> T:
-    """Return data in which every string has symbols instead of control characters."""
+    """Return data in which every string has symbols instead of control characters and halves of surrogate pairs."""
     found: T = _printable(data)
     return found
 
@@ -44,7 +46,7 @@ def _printable(data: Any) -> Any:  # noqa: ANN401
 
 
 def printable_json(values: object, default: Callable[[Any], object] | None = None) -> str:
-    """Return values as JSON, in which control characters and direction marks are escaped."""
+    """Return values as JSON, in which control characters, direction marks and halves of surrogate pairs are escaped."""
     return json.dumps(values, default=default, ensure_ascii=False, indent=2).translate(_ESCAPED)
 
 

@@ -31,6 +31,8 @@ NO_COLUMNS = words(
 )
 # Begins what Spark replaces by a setting's value before it parses (spark.sql.variable.substitute).
 VARIABLE = "${"
+# Types before a string, which are one constant.
+_TYPED = words("DATE TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ TIME")
 _SUBQUERY = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE", "MAP", "REDUCE"})
 _NOT_AFTER_SUBQUERY_WORDS = words("= == <=> <> != < <= > >= , . ) + - * / % || IS IN LIKE AND OR BETWEEN -> :: (")
 
@@ -191,6 +193,22 @@ def constant_string(tokens: tuple[Token, ...], args: Mapping[str, Any] | None = 
         return None
     found = [constant_string(term, args) for term in terms]
     return None if None in found else "".join(filter(None, found))
+
+
+def is_constant(tokens: tuple[Token, ...]) -> bool:
+    """Return whether tokens are one constant of Spark's grammar, or what parameters become: a CAST of one, or (-1)."""
+    found = [token.upper for token in tokens]
+    if found[:1] == ["("]:
+        return closing(tokens, 0) == len(tokens) - 1 and is_constant(tokens[1:-1])
+    if found[:2] == ["CAST", "("]:
+        return closing(tokens, 1) == len(tokens) - 1 and "AS" in found and is_constant(tokens[2 : found.index("AS")])
+    if found[:1] == ["INTERVAL"]:
+        return skip_value(tokens, 0) == len(tokens) and all(token.kind is not Kind.SYMBOL for token in tokens)
+    kinds = [token.kind for token in tokens]
+    if len(tokens) == 2 and found[0] in ("-", *_TYPED):
+        return kinds[1] is (Kind.NUMBER if found[0] == "-" else Kind.STRING)
+    is_plain = kinds == [Kind.NUMBER] or found in (["NULL"], ["TRUE"], ["FALSE"])
+    return is_plain or (bool(kinds) and set(kinds) == {Kind.STRING})
 
 
 def split_at(tokens: tuple[Token, ...], separator: str) -> list[tuple[Token, ...]]:

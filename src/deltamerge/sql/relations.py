@@ -353,10 +353,12 @@ def _is_table_query(tokens: tuple[Token, ...], start: int) -> bool:
 
 
 def _query_of(tokens: tuple[Token, ...]) -> int | None:
-    """Return where the query of an INSERT begins, or that after AS in CREATE, REPLACE or CACHE TABLE."""
+    """Return where the query of an INSERT or CACHE TABLE begins, or that after AS in CREATE or REPLACE TABLE."""
     start = behind_ctes(tokens)
     first = tokens[start].upper if start < len(tokens) else ""
-    if first in ("CREATE", "REPLACE", "CACHE"):
+    if first == "CACHE":
+        return cached_query(tokens)
+    if first in ("CREATE", "REPLACE"):
         after = _find(tokens, start, ("AS",))
         return None if after is None else after + 1
     into = _find(tokens, start, ("INTO", "OVERWRITE")) if first == "INSERT" else None
@@ -364,6 +366,20 @@ def _query_of(tokens: tuple[Token, ...]) -> int | None:
         return None
     target = into + 2 if [token.upper for token in tokens[into + 1 : into + 2]] == ["TABLE"] else into + 1
     return _find(tokens, name_end(tokens, target), QUERY_WORDS)
+
+
+def cached_query(tokens: tuple[Token, ...]) -> int | None:
+    """Return where the query of CACHE TABLE begins, behind AS where that is written; None where there is none."""
+    first = [token.upper for token in tokens[:3]]
+    name = 2 if first[:2] == ["CACHE", "TABLE"] else 3 if first == ["CACHE", "LAZY", "TABLE"] else None
+    if name is None:
+        return None
+    # A view of a query has a name of one part.
+    start = name + 1
+    if [token.upper for token in tokens[start : start + 2]] == ["OPTIONS", "("]:
+        start = closing(tokens, start + 1) + 1
+    start += [token.upper for token in tokens[start : start + 1]] == ["AS"]
+    return start if holds_query(tokens, start) else None
 
 
 def _source_of_merge(tokens: tuple[Token, ...]) -> int | None:

@@ -10,10 +10,11 @@ from pyspark.sql.types import StructType
 
 from deltamerge.api.new_tables import clone, create, find_place
 from deltamerge.api.statements import frames
-from deltamerge.api.statements.queries import query_frame
+from deltamerge.api.statements.queries import needs_frames, query_frame
 from deltamerge.api.statements.tables import Tables
 from deltamerge.commands.clone import METRICS
 from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.scan.table_reads import newest_reads
 from deltamerge.scan.time_travel import expression_ms
 from deltamerge.spark import columns as F
 from deltamerge.spark.catalog import catalog_entry, names_another_catalog
@@ -163,9 +164,12 @@ def _check_is_delta(tables: Tables, name: TableName) -> None:
         )
 
 
-def run_create_view(tables: Tables, statement: CreateTempView, _: str) -> DataFrame:
-    """Make a temporary view, in which Delta tables stay at the version that they have now."""
-    rows = _with_view_columns(query_frame(tables, statement.query), statement)
+def run_create_view(tables: Tables, statement: CreateTempView, sql: str) -> DataFrame:
+    """Make a temporary view: Spark keeps its text, but with Delta tables in it, which stay at their versions of now."""
+    rows = query_frame(tables, statement.query)
+    if not needs_frames(tables, statement.query) and not newest_reads(rows):
+        return tables.spark.sql(sql)
+    rows = _with_view_columns(rows, statement)
     name = quote(statement.name)
     if statement.is_global:
         (rows.createOrReplaceGlobalTempView if statement.replaces else rows.createGlobalTempView)(name)

@@ -23,6 +23,7 @@ from deltamerge.sql.parameters import bind_parameters
 from deltamerge.sql.qualifiers import alias_replacements
 from deltamerge.sql.relations import (
     TableReference,
+    cached_query,
     find_table_references,
     relation_names,
     replace_references,
@@ -68,6 +69,13 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
     return tables.spark.sql(marked.replace("\x00", "{").replace("\x01", "}"), args, **frames, **given)
 
 
+def needs_frames(tables: Tables, sql: str) -> bool:
+    """Return whether a query names Delta tables or views that are gone after the statement: Spark cannot keep it."""
+    sql = with_plain_names(sql)
+    names = relation_names(sql)
+    return any((name,) in names for name in tables.passing) or bool(find_table_references(sql, _named(tables, sql)))
+
+
 @dataclass(frozen=True)
 class _Cached:
     """A CACHE TABLE statement with a query: what is before it, the view that it makes, and the query."""
@@ -79,18 +87,12 @@ class _Cached:
 
 def _cached(sql: str) -> _Cached | None:
     tokens = tokenize(sql)
-    words = [token.upper for token in tokens]
-    begin = 1 if words[:2] == ["CACHE", "TABLE"] else 2 if words[:3] == ["CACHE", "LAZY", "TABLE"] else None
-    if begin is None:
+    start = cached_query(tokens)
+    if start is None:
         return None
-    after = begin + 2
-    if words[after : after + 1] == ["OPTIONS"]:
-        ends = (place for place, token in enumerate(tokens) if token.text == ")" and token.depth == 0)
-        after = next((place for place in ends if place > after), len(tokens)) + 1
-    if words[after : after + 1] != ["AS"]:
-        return None
-    at = tokens[after].span
-    return _Cached(sql[: at.start], tokens[begin + 1].name, sql[at.end :])
+    before = start - 1 if tokens[start - 1].upper == "AS" else start
+    name = tokens[3 if tokens[1].upper == "LAZY" else 2].name
+    return _Cached(sql[: tokens[before].span.start], name, sql[tokens[start].span.start :])
 
 
 def _cache(tables: Tables, cached: _Cached, args: Any, given: Mapping[str, DataFrame]) -> DataFrame:  # noqa: ANN401

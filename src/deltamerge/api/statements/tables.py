@@ -37,11 +37,13 @@ class Tables:
 
     Args:
         given: Tables by the names that the caller gave them.
+        passing: Views that are there for one statement, by their names in lower case.
     """
 
     spark: SparkSession
     options: StoreOptions = field(default_factory=dict, repr=False)
     given: Mapping[str, DeltaTable] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
 
     def at(self, path: str) -> DeltaTable:
         return DeltaTable.forPath(self.spark, path, dict(self.options))

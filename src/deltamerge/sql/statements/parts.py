@@ -7,8 +7,8 @@ from deltamerge.sql.caret import Span
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.literals import string_value
 from deltamerge.sql.merge_ast import Expression, NameParts
-from deltamerge.sql.names import parse_table_name
-from deltamerge.sql.operands import constant_string, skip_value
+from deltamerge.sql.names import parse_table_name, quote
+from deltamerge.sql.operands import constant_string, is_constant, skip_value
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.sql.tokens import Kind, parse_error
 
@@ -189,7 +189,24 @@ def read_partition(cursor: Cursor, where: str) -> tuple[tuple[str, str | None], 
 
     def column() -> tuple[str, str | None]:
         name = ".".join(cursor.name(where, "a partition column"))
-        return name, cursor.expression(where, "a value", ",").text if cursor.accept("=") else None
+        return name, _read_constant(cursor, where, name) if cursor.accept("=") else None
 
     cursor.expect(where, "PARTITION")
     return cursor.in_brackets(where, column)
+
+
+def _read_constant(cursor: Cursor, where: str, column: str) -> str:
+    """Read a partition's value, which Spark does not compute either: 2020-01-01 without quotes would be 2018."""
+    start, what = cursor.index, "a constant"
+    value = cursor.expression(where, what, ",")
+    if is_constant(cursor.tokens[start : cursor.index]):
+        return value.text
+    if cursor.tokens[start].upper == "DEFAULT":
+        raise parse_error(
+            cursor.sql,
+            cursor.since(start),
+            f"{where}: the value of {quote(column)} is DEFAULT, and a partition is named by a constant",
+            error_class="REF_DEFAULT_VALUE_IS_NOT_ALLOWED_IN_PARTITION",
+        )
+    hint = "" if "'" in value.text else f"Other values go between quotes: {column} = '{value.text}'."
+    return cursor.fail(where, [f"{what} as the value of {quote(column)}"], hint, start)
