@@ -119,6 +119,26 @@ if not CONNECT:
         ).execute()
         assert rows(table.toDF().select("id", "v")) == [(1, 30), (2, 6)]
 
+    @pytest.mark.parametrize("name", ["orders", "t"])
+    def test_a_source_whose_columns_have_the_targets_qualifier(spark: SparkSession, path: str, name: str) -> None:
+        frame(spark, "id INT, v INT, k INT", [(1, 7, 0), (3, 8, 0)]).createOrReplaceTempView("orders")
+        source = spark.table("orders").select("id", "v")
+        table = DeltaTable.forPath(spark, path).alias(name)
+        merge = table.merge(source, table.toDF()["id"] == source["id"]).whenMatchedUpdate(set={"v": source["v"]})
+        report = merge.whenNotMatchedInsert(values={"id": source["id"], "v": source["v"]}).run()
+        assert rows(table.toDF().select("id", "v")) == [(1, 7), (2, 6), (3, 8)]
+        assert report.outcome.plan is not None
+        assert report.outcome.plan.name == "key_lookup"
+
+    def test_stars_beside_columns_without_qualifiers(spark: SparkSession, path: str) -> None:
+        frame(spark, "id INT, st STRUCT<a: INT>", [(1, (3,)), (4, (5,))]).createOrReplaceTempView("dim")
+        updates = frame(spark, "id INT, v INT", [(1, 7), (4, 8)])
+        source = updates.join(spark.table("dim"), "id")
+        table = DeltaTable.forPath(spark, path)
+        merge = table.merge(source, table.toDF()["id"] == updates["id"])
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        assert rows(table.toDF()) == [(1, 7, (3,)), (2, 6, (60,)), (4, 8, (5,))]
+
     def test_a_source_that_joins_the_target(spark: SparkSession, path: str) -> None:
         table, updates = DeltaTable.forPath(spark, path), frame(spark, "key INT, w INT", [(1, 3), (2, 4)])
         target = table.toDF()

@@ -4,7 +4,7 @@ import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.names import parse_name
-from deltamerge.sql.qualifiers import alias_replacements, rename_columns, to_aliases
+from deltamerge.sql.qualifiers import alias_replacements, qualifiers_in, rename_columns, to_aliases
 from deltamerge.sql.relations import find_table_references, replace_references
 
 
@@ -119,3 +119,11 @@ def test_tables_whose_names_end_alike_keep_their_whole_names() -> None:
     assert rename_columns(text, to_aliases(names)) == expected
     with pytest.raises(DeltaAnalysisException, match=r"people.id may be a column of prod.people and cat.staging.Peop"):
         rename_columns("people.id = 1", to_aliases(names))
+
+
+def test_parameters_of_functions_are_no_columns() -> None:
+    renaming = to_aliases([("db", "u")])
+    assert rename_columns("transform(a, u -> u.x + db.u.x)", renaming) == "transform(a, u -> u.x + `u`.x)"
+    both = "aggregate(a, 0, (db, y) -> db.u.x + y) + db.u.y"
+    assert rename_columns(both, renaming) == both
+    assert qualifiers_in("db.u.x = 1 and y = U.z") == {("db",), ("db", "u"), ("u",)}

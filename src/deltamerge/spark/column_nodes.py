@@ -45,6 +45,12 @@ def attribute_names(column: Column) -> list[tuple[str, ...]] | None:
     return names if len(names) == nodes.count("UnresolvedAttribute(") else None
 
 
+def names_by_attributes(column: Column) -> list[tuple[str, ...]] | None:
+    """Return all names that a classic Column refers to; None where SQL inside of `expr` may have others."""
+    java: Any = column._jc
+    return None if "SqlExpression(" in str(java.node().toString()) else attribute_names(column)
+
+
 def _parts(listed: str, name: str) -> tuple[str, ...] | None:
     """Split a name, which is printed as a list of its parts or, by Spark 4.0, as it was written."""
     if listed:

@@ -153,6 +153,18 @@ def _columns(tokens: tuple[Token, ...]) -> Iterator[tuple[int, NameParts, int]]:
         index = end
 
 
+def _parameters(tokens: tuple[Token, ...]) -> frozenset[str]:
+    found = set[str]()
+    for index, token in enumerate(tokens):
+        if token.text != "->":
+            continue
+        first = index - 1
+        while first > 0 and tokens[index - 1].text == ")" and tokens[first].text != "(":
+            first -= 1
+        found.update(each.name.lower() for each in tokens[first:index] if each.is_identifier)
+    return frozenset(found)
+
+
 def aliases_of(names: Sequence[NameParts]) -> tuple[str | None, ...]:
     """Return a frame's alias for each name: its last part, or all of it where another name ends alike."""
     return tuple(_alias_among(names, index) if name else None for index, name in enumerate(names))
@@ -206,11 +218,19 @@ def to_aliases(names: Sequence[NameParts]) -> Renaming:
     return renamed
 
 
+def qualifiers_in(sql: str) -> frozenset[NameParts]:
+    """Return what may be qualifiers of columns in an expression, in lower case: all first parts of names."""
+    found = (parts[:length] for _, parts, longest in _columns(tokenize(sql)) for length in range(1, longest + 1))
+    return frozenset(found)
+
+
 def rename_columns(sql: str, renaming: Renaming) -> str:
+    """Rename the columns in an expression; the parameters of its functions (``x -> x.a``) are none."""
     tokens = tokenize(sql)
     replacements: dict[Span, str] = {}
+    parameters = _parameters(tokens)
     for start, parts, longest in _columns(tokens):
-        renamed, length = renaming(parts, longest)
+        renamed, length = ((), 0) if parts[0] in parameters else renaming(parts, longest)
         if renamed and folded(renamed) != parts[:length]:
             place = slice_of(tokens[start : start + 2 * length - 1])
             replacements[place] = ".".join(quote(part) for part in renamed)

@@ -7,19 +7,20 @@ the target.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from deltamerge.merge.analysis.resolve import TARGET_ALIAS
 from deltamerge.merge.statement import MergeStatement
+from deltamerge.spark.column_nodes import names_by_attributes
 from deltamerge.spark.column_trees import printed_sql
 from deltamerge.spark.frame_columns import FrameSide, columns_by_name, is_bound, with_other_names
 from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns, with_copies
 from deltamerge.spark.session import is_connect
-from deltamerge.sql.merge_ast import Assignment, Expression, Insert, NameParts, Star, Update
-from deltamerge.sql.qualifiers import alias_for, aliases_of, rename_columns, to_aliases
+from deltamerge.sql.merge_ast import Expression, Insert, NameParts, Star, Update
+from deltamerge.sql.qualifiers import alias_for, aliases_of, qualifiers_in, rename_columns, to_aliases
 from deltamerge.sql.relations import folded
 
 _SOURCE_ALIAS = "__dm_source"
@@ -40,17 +41,17 @@ def with_columns_by_alias(spark: SparkSession, statement: MergeStatement) -> Mer
 def _unbound(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
     """Return a statement in which Columns that are bound to frames are Columns by name.
 
-    A source without a name gets an alias, so that a name that both sides have is one side's, unless its columns have
-    qualifiers: then those without one get names of their own.
+    A source without a name gets an alias, so that a name that both sides have is one side's, unless its columns are
+    known by qualifiers that the alias would hide: then those without one get names of their own.
     """
     if not any(each.column is not None and is_bound(each.column) for each in _expressions(statement)):
         return statement
     columns = () if is_connect(spark) or not statement.has_source else qualified_columns(statement.source)
-    has_qualifiers = any(column.qualifier for column in columns) and not statement.source_name
-    if statement.has_source and not statement.source_name and not has_qualifiers:
-        statement = replace(statement, source_name=(_SOURCE_ALIAS,))
     repeated = _repeated(statement.source)
-    alone = [c for c in columns if c.name.lower() in repeated or (has_qualifiers and not c.qualifier)]
+    needs_qualifiers = not statement.source_name and _needs_qualifiers(statement, columns, repeated)
+    if statement.has_source and not statement.source_name and not needs_qualifiers:
+        statement = replace(statement, source_name=(_SOURCE_ALIAS,))
+    alone = [c for c in columns if c.name.lower() in repeated or (needs_qualifiers and not c.qualifier)]
     statement, own = _with_names_of_their_own(statement, alone)
     alias = () if statement.source_alias is None else (statement.source_alias,)
     sides = [
@@ -98,6 +99,30 @@ def _with_inserted_columns(spark: SparkSession, statement: MergeStatement) -> Me
     return replace(statement, clauses=tuple(clauses)) if columns else statement
 
 
+def _needs_qualifiers(statement: MergeStatement, columns: Sequence[QualifiedColumn], repeated: Collection[str]) -> bool:
+    """Return whether ON or MATCHED clauses name columns by qualifiers below the source's frame, or may do so."""
+    qualifiers = {folded(column.qualifier) for column in columns if column.qualifier}
+    if not qualifiers or (repeated and _has_star(statement)):
+        # Beside a star columns of one name have no names of their own.
+        return bool(qualifiers)
+    on_pairs = [statement.condition, *(e for clause in statement.of_kind("matched") for e in clause.expressions)]
+    used = frozenset[NameParts]().union(*map(_qualifiers_in, on_pairs))
+    return any(qualifier[-length:] in used for qualifier in qualifiers for length in range(1, len(qualifier) + 1))
+
+
+def _qualifiers_in(expression: Expression) -> frozenset[NameParts]:
+    # A bound Column prints with its qualifier, which is none that it is looked up by.
+    names = None if expression.column is None else names_by_attributes(expression.column)
+    if names is None:
+        return qualifiers_in(expression.evaluated or expression.text)
+    return frozenset(folded(parts[:length]) for parts in names for length in range(1, len(parts)))
+
+
+def _has_star(statement: MergeStatement) -> bool:
+    actions = (clause.action for clause in statement.clauses)
+    return any(isinstance(a, (Update, Insert)) and isinstance(a.assignments, Star) for a in actions)
+
+
 def _repeated(frame: DataFrame) -> frozenset[str]:
     times = Counter(folded(frame.schema.names))
     return frozenset(name for name, count in times.items() if count > 1)
@@ -110,9 +135,9 @@ def _with_names_of_their_own(
 
     A star means the columns that the source has: beside one there are none.
     """
-    if any(isinstance(assigned, Star) for assigned in _assigned(statement)):
+    if _has_star(statement):
         return statement, {}
-    own = {column.place: f"{column.name}#{column.place}" for column in columns}
+    own = {column.place: f"{_SOURCE_ALIAS}_{column.name}_{column.place}" for column in columns}
     known = statement.source.schema.names
     added = {place: name for place, name in own.items() if name not in known}
     source = with_copies(statement.source, added) if added else statement.source
@@ -132,10 +157,6 @@ def _expressions(statement: MergeStatement) -> Iterator[Expression]:
     yield statement.condition
     for clause in statement.clauses:
         yield from clause.expressions
-
-
-def _assigned(statement: MergeStatement) -> Iterator[tuple[Assignment, ...] | Star]:
-    return (c.action.assignments for c in statement.clauses if isinstance(c.action, (Update, Insert)))
 
 
 def _with_aliases(spark: SparkSession, statement: MergeStatement, names: tuple[NameParts, NameParts]) -> MergeStatement:
