@@ -72,8 +72,9 @@ def query_frame(tables: Tables, sql: str, args: Any = None, given: Mapping[str, 
 def needs_frames(tables: Tables, sql: str) -> bool:
     """Return whether a query names Delta tables or views that are gone after the statement: Spark cannot keep it."""
     sql = with_plain_names(sql)
-    names = relation_names(sql)
-    return any((name,) in names for name in tables.passing) or bool(find_table_references(sql, _named(tables, sql)))
+    # A function takes a view as TABLE(name), too.
+    names = {token.name.lower() for token in tokenize(sql) if token.is_identifier}
+    return not tables.passing.isdisjoint(names) or bool(find_table_references(sql, _named(tables, sql)))
 
 
 @dataclass(frozen=True)
