@@ -333,6 +333,13 @@ def test_more_rows_than_the_driver_takes_positions_of(spark: SparkSession, tmp_p
     assert files_below(path) == before
 
 
+def executions(spark: SparkSession) -> dict[int, str]:
+    """Gives the plans of the queries that Spark remembers, by their numbers; it forgets those before the last 1,000."""
+    found = spark._jsparkSession.sharedState().statusStore().executionsList()
+    listed = (found.apply(place) for place in range(found.size()))
+    return {int(each.executionId()): str(each.physicalPlanDescription()) for each in listed}
+
+
 def test_only_the_keys_of_long_rows_are_broadcast(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,14 +347,13 @@ def test_only_the_keys_of_long_rows_are_broadcast(
     monkeypatch.setattr("deltamerge.merge.preparation.LIMITS", Limits(broadcast_key_bytes=1_000, rewritten_bytes=0))
     for name, value in {EXECUTOR: "low_shuffle", "spark.sql.autoBroadcastJoinThreshold": "1"}.items():
         spark.conf.set(name, value)
-    first = spark._jsparkSession.sharedState().statusStore().executionsList().size()
+    before = executions(spark)
     source = frame(spark, "id INT, name STRING, age INT", [(1, "x" * 2_000, 1), (9, "y", 2)])
     merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
     merge.whenMatchedUpdate(set={"name": "concat(s.name, t.age)"}).whenNotMatchedInsertAll().execute()
     assert rows(DeltaTable.forPath(spark, path).toDF())[0] == (1, "x" * 2_000 + "30", 30)
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
-    plans = [executions.apply(i).physicalPlanDescription() for i in range(first, executions.size())]
+    plans = [plan for number, plan in executions(spark).items() if number not in before]
     finding, writing = (any(kind in plan for plan in plans) for kind in ("BroadcastHashJoin", "SortMergeJoin"))
     assert (finding, writing) == (True, True)
 
