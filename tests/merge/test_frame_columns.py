@@ -76,6 +76,38 @@ def test_inserts_by_the_names_of_a_sources_frames(spark: SparkSession, path: str
     assert rows(table.toDF().where("id = 4").select("id", "v")) == [(4, 30)]
 
 
+NAMED_BELOW: list[tuple[str, Any]] = [
+    ("a column more", lambda u: u.withColumn("twice", F.expr("u.v * 2"))),
+    ("a projection", lambda u: u.select("id", "v", "st")),
+    ("a view", lambda u: (u.createOrReplaceTempView("u"), u.sparkSession.table("u").select("v", "id", "st"))[1]),
+    ("a join", lambda u: u.join(frame(u.sparkSession, "key INT", [(1,), (3,)]).alias("d"), F.expr("u.id = d.key"))),
+]
+
+
+@pytest.mark.parametrize(("made", "columns"), combinations([made for _, made in NAMED_BELOW], [False, True]))
+def test_keys_by_the_names_of_a_sources_frames(spark: SparkSession, path: str, made: Any, columns: bool) -> None:
+    """Names that only the source's own frame knows are keys like others."""
+    on: Any = F.col("t.id") == F.col("u.id") if columns else "t.id = u.id"
+    table = DeltaTable.forPath(spark, path).alias("t")
+    merge = table.merge(made(frame(spark, SCHEMA, SOURCE).alias("u")), on)
+    merge = merge.whenMatchedUpdate("U.v > t.v", {"v": "u.v + t.v"}).whenNotMatchedBySourceDelete("t.v > 100")
+    report = merge.whenNotMatchedInsert("u.v > 0", {"id": F.col("u.id"), "v": "u.v", "st": "u.st"}).run()
+    assert rows(table.toDF()) == [(1, 12, (50,)), (2, 6, (60,)), (3, 8, (80,))]
+    assert report.outcome.plan is not None
+    assert report.outcome.plan.name == "key_lookup"
+    (commit,) = table.history(1).collect()
+    assert columns or commit.operationParameters["predicate"] == '["t.id = u.id"]'
+
+
+def test_a_field_of_the_target_is_not_a_column_below_the_source(spark: SparkSession, path: str) -> None:
+    """A BY SOURCE clause knows only the target."""
+    source = frame(spark, "id INT, a INT", [(1, 1)]).alias("st").withColumn("b", F.lit(1))
+    table = DeltaTable.forPath(spark, path).alias("t")
+    merge = table.merge(source, "t.id = st.id").whenMatchedUpdate("st.a = 1", {"v": "st.a"})
+    merge.whenNotMatchedBySourceUpdate("st.a = 60", {"v": "st.a + 1"}).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 1), (2, 61)]
+
+
 if not CONNECT:
     # Over Connect only Spark knows which of two columns of one name a qualifier means.
 

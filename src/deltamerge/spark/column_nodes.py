@@ -46,9 +46,9 @@ def attribute_names(column: Column) -> list[tuple[str, ...]] | None:
 
 
 def names_by_attributes(column: Column) -> list[tuple[str, ...]] | None:
-    """Return all names that a classic Column refers to; None where SQL inside of `expr` may have others."""
-    java: Any = column._jc
-    return None if "SqlExpression(" in str(java.node().toString()) else attribute_names(column)
+    """Return all names that a Column refers to; None over Connect, and where SQL inside of `expr` may have others."""
+    java: Any = getattr(column, "_jc", None)
+    return None if java is None or "SqlExpression(" in str(java.node().toString()) else attribute_names(column)
 
 
 def _parts(listed: str, name: str) -> tuple[str, ...] | None:

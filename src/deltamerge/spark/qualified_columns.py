@@ -37,6 +37,16 @@ def qualified_columns(frame: DataFrame) -> tuple[QualifiedColumn, ...]:
     return tuple(_of_connect(frame) if is_connect(frame.sparkSession) else _of_plan(frame))
 
 
+def qualifiers_below(frame: DataFrame) -> tuple[NameParts, ...]:
+    """Return what may qualify columns of a frame, in lower case; over Connect also what a node above hides."""
+    if is_connect(frame.sparkSession):
+        connect: Any = frame
+        names = _names_below(connect._plan)
+    else:
+        names = (column.qualifier for column in _of_plan(frame) if column.qualifier)
+    return tuple(dict.fromkeys(map(folded, names)))
+
+
 def _of_plan(frame: DataFrame) -> Iterator[QualifiedColumn]:
     jvm: Any = frame.sparkSession.sparkContext._jvm
     output: Any = frame._jdf.queryExecution().analyzed().output()

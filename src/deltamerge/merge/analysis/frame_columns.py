@@ -7,7 +7,7 @@ the target.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,10 +17,10 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.column_nodes import names_by_attributes
 from deltamerge.spark.column_trees import printed_sql
 from deltamerge.spark.frame_columns import FrameSide, columns_by_name, is_bound, with_other_names
-from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns, with_copies
+from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns, qualifiers_below, with_copies
 from deltamerge.spark.session import is_connect
-from deltamerge.sql.merge_ast import Expression, Insert, NameParts, Star, Update
-from deltamerge.sql.qualifiers import alias_for, aliases_of, qualifiers_in, rename_columns, to_aliases
+from deltamerge.sql.merge_ast import ClauseKind, Expression, Insert, NameParts, Star, Update
+from deltamerge.sql.qualifiers import Renaming, alias_for, aliases_of, qualifiers_in, rename_columns, to_aliases
 from deltamerge.sql.relations import folded
 
 _SOURCE_ALIAS = "__dm_source"
@@ -35,79 +35,75 @@ def with_columns_by_alias(spark: SparkSession, statement: MergeStatement) -> Mer
     names = (statement.target_name, statement.source_name)
     if max(map(len, names)) > 1:
         statement = _with_aliases(spark, statement, names)
-    return _with_inserted_columns(spark, _unbound(spark, statement))
+    if statement.has_source and not statement.source_name:
+        statement = _with_source_alias(spark, statement)
+    return _unbound(spark, statement)
 
 
-def _unbound(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
-    """Return a statement in which Columns that are bound to frames are Columns by name.
+def _with_source_alias(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
+    """Return a statement that knows a source's columns by an alias, not by qualifiers below the source's frame.
 
-    A source without a name gets an alias, so that a name that both sides have is one side's, unless its columns are
-    known by qualifiers that the alias would hide: then those without one get names of their own.
+    There is no alias where it would hide a qualifier that ON or a MATCHED clause goes on to use: one that is the
+    target's, too, or that tells columns of one name apart beside a star. Then INSERT clauses alone, which are evaluated
+    on rows that have been joined, know the columns by their names.
     """
-    if not any(each.column is not None and is_bound(each.column) for each in _expressions(statement)):
+    has_bound = any(each.column is not None and is_bound(each.column) for each in _expressions(statement))
+    if not has_bound and not any("." in each.text for each in _expressions(statement)):
         return statement
-    columns = () if is_connect(spark) or not statement.has_source else qualified_columns(statement.source)
-    repeated = _repeated(statement.source)
-    needs_qualifiers = not statement.source_name and _needs_qualifiers(statement, columns, repeated)
-    if statement.has_source and not statement.source_name and not needs_qualifiers:
-        statement = replace(statement, source_name=(_SOURCE_ALIAS,))
-    alone = [c for c in columns if c.name.lower() in repeated or (needs_qualifiers and not c.qualifier)]
-    statement, own = _with_names_of_their_own(statement, alone)
-    alias = () if statement.source_alias is None else (statement.source_alias,)
-    sides = [
-        FrameSide(
-            (statement.source,),
-            statement.source_alias,
-            tuple((own[c.place],) if c.place in own else (*(alias or c.qualifier), c.name) for c in columns),
-        ),
-        FrameSide(statement.target_frames(), statement.target_alias or TARGET_ALIAS),
-    ]
-    by_name = columns_by_name(spark, sides)
-    return _rewritten(statement, lambda each: _with_column(each, by_name))
-
-
-def _with_inserted_columns(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
-    """Return a statement whose INSERT clauses name the source's columns without qualifiers below the source's frame.
-
-    ON and MATCHED clauses are evaluated on the source's own frame, which knows these; INSERT clauses on rows that have
-    been joined, which know the source's columns by their names and one alias alone.
-    """
-    inserted = [each for clause in statement.of_kind("not_matched") for each in clause.expressions]
-    if statement.source_name not in ((), (_SOURCE_ALIAS,)) or not any("." in each.text for each in inserted):
-        return statement
-    columns = [column for column in qualified_columns(statement.source) if column.qualifier]
-    repeated = _repeated(statement.source)
-    statement, own = _with_names_of_their_own(statement, [c for c in columns if c.name.lower() in repeated])
+    source, target = statement.source, folded(statement.target_name)
+    columns = [column for column in qualified_columns(source) if column.qualifier]
+    repeated = _repeated(source)
+    with_own, own = _with_names_of_their_own(statement, [c for c in columns if c.name.lower() in repeated])
+    named = [(folded((*c.qualifier, c.name)), own.get(c.place, c.name)) for c in columns]
 
     def renaming(parts: NameParts, longest: int) -> tuple[NameParts, int]:
         for length in range(min(longest, len(parts) - 1), 0, -1):
-            found = [c for c in columns if folded((*c.qualifier[-length:], c.name)) == parts[: length + 1]]
-            if len(found) == 1:
-                return (own.get(found[0].place, found[0].name),), length + 1
+            found = [name for whole, name in named if whole[-length - 1 :] == parts[: length + 1]]
+            if len(found) == 1 and found[0].lower() not in repeated:
+                return tuple(found), length + 1
         return (), 0
 
+    def to_alias(parts: NameParts, longest: int) -> tuple[NameParts, int]:
+        found, length = renaming(parts, longest)
+        return ((_SOURCE_ALIAS, *found) if found else ()), length
+
+    def in_pairs(parts: NameParts, longest: int) -> tuple[NameParts, int]:
+        return ((), 0) if parts[:1] == target else to_alias(parts, longest)
+
+    of_pairs = _renamed(spark, in_pairs)
+    aliased = _with_clauses(with_own, {"matched": of_pairs, "not_matched": _renamed(spark, to_alias)})
+    aliased = replace(aliased, condition=of_pairs(statement.condition), source_name=(_SOURCE_ALIAS,))
+    below = {name[-length:] for name in qualifiers_below(source) for length in range(1, len(name) + 1)}
+    by_qualifier = has_bound and any(c.name.lower() in repeated and c.place not in own for c in columns)
+    if not by_qualifier and below.isdisjoint(_qualifiers_of_pairs(aliased)):
+        return aliased
+    return _with_clauses(with_own, {"not_matched": _renamed(spark, renaming)})
+
+
+def _with_clauses(
+    statement: MergeStatement, rewritten: Mapping[ClauseKind, Callable[[Expression], Expression]]
+) -> MergeStatement:
+    clauses = (c.rewritten(rewritten[c.kind]) if c.kind in rewritten else c for c in statement.clauses)
+    return replace(statement, clauses=tuple(clauses))
+
+
+def _renamed(spark: SparkSession, renaming: Renaming) -> Callable[[Expression], Expression]:
     other_names = with_other_names(spark, renaming)
 
     def renamed(expression: Expression) -> Expression:
         if expression.column is not None:
-            return replace(expression, column=other_names(expression.column))
+            return _with_column(expression, other_names)
         sql = expression.evaluated or expression.text
         other = rename_columns(sql, renaming)
         return expression if other == sql else replace(expression, evaluated=other)
 
-    clauses = (c.rewritten(renamed) if c.kind == "not_matched" else c for c in statement.clauses)
-    return replace(statement, clauses=tuple(clauses)) if columns else statement
+    return renamed
 
 
-def _needs_qualifiers(statement: MergeStatement, columns: Sequence[QualifiedColumn], repeated: Collection[str]) -> bool:
-    """Return whether ON or MATCHED clauses name columns by qualifiers below the source's frame, or may do so."""
-    qualifiers = {folded(column.qualifier) for column in columns if column.qualifier}
-    if not qualifiers or (repeated and _has_star(statement)):
-        # Beside a star columns of one name have no names of their own.
-        return bool(qualifiers)
-    on_pairs = [statement.condition, *(e for clause in statement.of_kind("matched") for e in clause.expressions)]
-    used = frozenset[NameParts]().union(*map(_qualifiers_in, on_pairs))
-    return any(qualifier[-length:] in used for qualifier in qualifiers for length in range(1, len(qualifier) + 1))
+def _qualifiers_of_pairs(statement: MergeStatement) -> frozenset[NameParts]:
+    """Return the qualifiers of columns in ON and in MATCHED clauses, which are evaluated on the source's own frame."""
+    of_pairs = [statement.condition, *(e for clause in statement.of_kind("matched") for e in clause.expressions)]
+    return frozenset[NameParts]().union(*map(_qualifiers_in, of_pairs))
 
 
 def _qualifiers_in(expression: Expression) -> frozenset[NameParts]:
@@ -116,6 +112,34 @@ def _qualifiers_in(expression: Expression) -> frozenset[NameParts]:
     if names is None:
         return qualifiers_in(expression.evaluated or expression.text)
     return frozenset(folded(parts[:length]) for parts in names for length in range(1, len(parts)))
+
+
+def _unbound(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
+    """Return a statement in which Columns that are bound to frames are Columns by name.
+
+    Where the source has no alias, those of its columns that have no qualifier get names of their own: a name alone may
+    be the target's, too.
+    """
+    if not any(each.column is not None and is_bound(each.column) for each in _expressions(statement)):
+        return statement
+    columns = () if is_connect(spark) or not statement.has_source else qualified_columns(statement.source)
+    repeated, alias = _repeated(statement.source), statement.source_alias
+
+    def known_by(column: QualifiedColumn) -> NameParts:
+        return column.qualifier if alias is None else (alias,)
+
+    alone = [c for c in columns if c.name.lower() in repeated or not known_by(c)]
+    statement, own = _with_names_of_their_own(statement, alone)
+    sides = [
+        FrameSide(
+            (statement.source,),
+            alias,
+            tuple((own[c.place],) if c.place in own else (*known_by(c), c.name) for c in columns),
+        ),
+        FrameSide(statement.target_frames(), statement.target_alias or TARGET_ALIAS),
+    ]
+    by_name = columns_by_name(spark, sides)
+    return _rewritten(statement, lambda each: _with_column(each, by_name))
 
 
 def _has_star(statement: MergeStatement) -> bool:
