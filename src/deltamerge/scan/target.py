@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -50,6 +51,8 @@ _TYPES_IN_FOLDERS = (
 _CHECKSUMS = "parquet.page.verify-checksum.enabled"
 # More scans than these are not put together; the files' values are looked up by path instead.
 _MOST_SCANS = 16
+# ``s3://bucket`` split at its slashes.
+_PARTS_OF_A_STORE = 3
 
 
 NO_MARKS: Mapping[str, str] = MappingProxyType({})
@@ -182,11 +185,11 @@ def _stored_rows(table: Table, columns: _FileColumns, files: Sequence[AddFile], 
     """Read all rows of files, deleted ones included."""
     if not columns.partition_columns:
         return _select(_read(table, columns, columns.data, files, None), columns, extra)
-    by_root = _files_by_folder_root(table, columns.partition, files)
-    if by_root is None:
-        return _with_values_by_path(table, columns, files, extra)
+    by_base, others = _files_by_base(table, columns.partition, files)
     full = [*columns.data, *columns.partition]
-    frames = [_select(_read(table, columns, full, group, root), columns, extra) for root, group in by_root.items()]
+    frames = [_select(_read(table, columns, full, group, base), columns, extra) for base, group in by_base.items()]
+    if others:
+        frames.append(_with_values_by_path(table, columns, others, extra))
     return reduce(lambda left, right: left.union(right), frames)
 
 
@@ -204,7 +207,8 @@ def _read(
     in_files = [f for f in fields if not isinstance(f.dataType, T.NullType)]
     reader = reader.options(**columns.marks).schema(T.StructType(in_files))
     if base_path is not None:
-        reader = reader.option("basePath", uri_of(base_path))
+        # Partitions' folders may be in several folders of the base.
+        reader = reader.options(basePath=uri_of(base_path), ignoreInvalidPartitionPaths=True)
     with naming_missing_files(table.name):
         frame = reader.parquet(*(spark_path(table, decode_path(file.path)) for file in files))
     return with_required(frame, columns.required)
@@ -223,22 +227,45 @@ def _positions(frame: DataFrame, extra: ScanColumns) -> tuple[Column, Column]:
     return file_path.alias(extra.file_name), row_index.alias(extra.row_index)
 
 
-def _files_by_folder_root(
+def _files_by_base(
     table: Table, partition_fields: list[T.StructField], files: Sequence[AddFile]
-) -> dict[str, list[AddFile]] | None:
-    """Group files by the folder above their ``name=value`` folders, where these have the log's values."""
+) -> tuple[dict[str, list[AddFile]], list[AddFile]]:
+    """Group files by a folder below which Spark reads the log's values from ``name=value`` folders.
+
+    Returns:
+        The groups, of which one has the files of the table's own folder, and the files whose values have to be added.
+    """
     if not all(isinstance(f.dataType, _TYPES_IN_FOLDERS) for f in partition_fields):
-        return None
-    groups: dict[str, list[AddFile]] = defaultdict(list)
+        return {}, list(files)
+    groups: dict[tuple[str, ...], list[AddFile]] = defaultdict(list)
+    others: list[AddFile] = []
     for file in files:
         parts = table.store.absolute(decode_path(file.path)).split("/")
         tail = parts[-1 - len(partition_fields) : -1]
         expected = [_exact_folder(f.name, file.partition_values.get(f.name)) for f in partition_fields]
-        root = parts[: -1 - len(partition_fields)]
-        if tail != expected:
-            return None
-        groups["/".join(root)].append(file)
-    return dict(groups) if len(groups) <= _MOST_SCANS else None
+        (groups[tuple(parts[: -1 - len(partition_fields)])] if tail == expected else others).append(file)
+    by_base: dict[str, list[AddFile]] = defaultdict(list)
+    for base, above in _bases(tuple(table.store.absolute("").split("/")), groups).items():
+        found = [file for folder in above for file in groups[folder]]
+        (by_base["/".join(base)] if len(by_base) < _MOST_SCANS else others).extend(found)
+    return by_base, others
+
+
+def _bases(own: tuple[str, ...], folders: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """Group folders above partitions' folders by one above them: the table's own, or the deepest one of the others.
+
+    A folder whose name Spark would take for a partition's is a group of its own.
+    """
+    elsewhere = [folder for folder in folders if folder[: len(own)] != own]
+    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*elsewhere, strict=False))
+    shared = tuple(parts[0] for parts in same)
+    found: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+    for folder in folders:
+        base = own if folder[: len(own)] == own else shared
+        # Not everyone may look at a whole bucket or file system.
+        is_folder = base == own or len(base) > _PARTS_OF_A_STORE
+        found[base if is_folder and (folder == base or "=" not in folder[-1]) else folder].append(folder)
+    return found
 
 
 def _exact_folder(name: str, value: str | None) -> str | None:
