@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from deltamerge.workers.conditions import (
     Column,
     Condition,
     Constant,
+    Kind,
     Operation,
     columns_of,
     evaluate,
@@ -115,3 +117,23 @@ def test_columns_of_a_condition() -> None:
     both = Operation("and", (Operation("=", (A, Constant(1, "whole"))), Operation("isnull", (B,))))
     assert columns_of(both) == {3, 5}
     assert columns_of(Constant(True, "boolean")) == frozenset()
+
+
+def test_in_many_constants() -> None:
+    constants = tuple(Constant(2 * number, "whole") for number in range(2_000))
+    found = evaluate(Operation("in", (A, *constants)), pa.table({"3": [*range(100_000), None]}))
+    assert found.to_pylist() == [number % 2 == 0 and number < 4_000 for number in range(100_000)] + [None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "items", "expected"),
+    [
+        ("double", [0.0, -0.0, float("nan"), None], [-0.0], [True, True, False, None]),
+        ("string", ["a", "é", None], ["é"], [False, True, None]),
+        ("boolean", [True, False, None], [True], [True, False, None]),
+        ("decimal", [Decimal("1.50"), None], [Decimal("1.5"), Decimal(2)], [True, None]),
+    ],
+)
+def test_in_constants_of_a_kind(kind: Kind, given: list[Any], items: list[Any], expected: list[Any]) -> None:
+    condition = Operation("in", (Column(0, kind), *(Constant(item, kind) for item in items)))
+    assert values(condition, {"0": given}) == expected

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal as OneOf
 from typing import TypeAlias
 
@@ -28,6 +30,14 @@ class Relation:
     columns: FieldTree
     duplicates: frozenset[str] = field(default_factory=frozenset)
     is_qualified_within: bool = False
+
+    @cached_property
+    def by_lower_case(self) -> Mapping[str, Sequence[str]]:
+        """The columns' names by what they are in lower case."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for column in self.columns:
+            found[column.lower()].append(column)
+        return found
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ class Scope:
         """Return the columns of one side; several where names differ only in case or are duplicates."""
         found = [
             Found(side, *self._fields((column,), relation.columns[column], parts[1:]))
-            for column in relation.columns
+            for column in relation.by_lower_case.get(parts[0].lower(), ())
             if self._same(column, parts[0])
         ]
         if found and any(self._same(name, parts[0]) for name in relation.duplicates):

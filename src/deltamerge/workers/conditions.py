@@ -149,7 +149,15 @@ def _is_true(value: Any, rows: int) -> np.ndarray[Any, np.dtype[np.bool_]]:  # n
 
 
 def _is_in(values: list[Any]) -> Any:  # noqa: ANN401
-    return reduce(pc.or_kleene, [pc.equal(values[0], item) for item in values[1:]])
+    value, *items = values
+    if isinstance(value, pa.Scalar) or pa.types.is_floating(value.type) or not all(map(_is_constant, items)):
+        # Arrow's `is_in` tells -0.0 from 0.0.
+        return reduce(pc.or_kleene, (pc.equal(value, item) for item in items))
+    return pc.if_else(pc.is_valid(value), pc.is_in(value, pa.array(items, value.type)), pa.scalar(None, pa.bool_()))
+
+
+def _is_constant(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, pa.Scalar) and value.is_valid
 
 
 def _null_safe_equal(values: list[Any]) -> Any:  # noqa: ANN401

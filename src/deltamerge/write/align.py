@@ -16,8 +16,10 @@ def same_name(left: str, right: str, case_sensitive: bool) -> bool:
 
 
 def find_field(schema: StructType, name: str, case_sensitive: bool) -> int | None:
-    places = (index for index, field in enumerate(schema.fields) if same_name(field.name, name, case_sensitive))
-    return next(places, None)
+    if case_sensitive:
+        return schema.names.index(name) if name in schema.names else None
+    lower = name.lower()
+    return next((index for index, known in enumerate(schema.names) if known.lower() == lower), None)
 
 
 def same_shape(left: DataType, right: DataType) -> bool:

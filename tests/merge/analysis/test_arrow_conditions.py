@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField
 
 from deltamerge.merge.analysis.arrow_conditions import Columns, arrow_condition
 from deltamerge.spark.column_trees import read_classic_column
@@ -257,3 +258,15 @@ def test_condition_without_columns(spark: SparkSession) -> None:
     choice = ClauseChoice(((0, condition), (1, None)), frozenset({0, 1}))
     assert choice.columns == frozenset()
     assert choice.of(pa.table({"0": [None, 1]}), 2).to_pylist() == [0, 0]
+
+
+def test_long_chains_of_columns() -> None:
+    """A Column's operators have two operands each: ``(((a = 1) OR (a = 2)) OR …)``."""
+    fields = [StructField("a", LongType())]
+    columns = Columns(lambda name: 0, fields)
+    printed = "(a = 0)"
+    for number in range(1, 100):
+        printed = f"({printed} OR (a = {number}))"
+    found = arrow_condition(read_classic_column(printed), columns)
+    assert found is not None
+    assert evaluate(found, pa.table({"0": [3, 99, 100, None]})).to_pylist() == [True, True, False, None]

@@ -80,23 +80,29 @@ def condition_value(node: Node, columns: Columns) -> Condition | None:
         return None if kind is None else Constant(node.value, kind)
     if not isinstance(node, ParsedOperation):
         return None
-    others = [condition_value(operand, columns) for operand in node.operands if not isinstance(operand, Literal)]
-    beside = others[0].kind if others and others[0] is not None and node.op in _COMPARISONS else None
-    operands = []
-    for operand in node.operands:
-        if node.op == "in" and beside in ("instant", "local") and _is_string(operand):
-            # Without ANSI Spark compares all as strings, of which several are one time.
-            return None
-        if isinstance(operand, Literal) and beside is not None:
-            found: Condition | None = _cast(operand, beside, columns.zone)
-        else:
-            found = condition_value(operand, columns)
-        if found is None:
-            return None
-        operands.append(found)
+    operands = _operands(node, columns)
+    if operands is None:
+        return None
     op, turns = node.op, isinstance(operands[0], Constant) and operands[-1].kind == "double" and len(operands) == 2
     operation = Operation(_TURNED.get(op, op), tuple(operands[::-1])) if turns else Operation(op, tuple(operands))
     return operation if _is_exact(operation, columns.zone) else None
+
+
+def _operands(node: ParsedOperation, columns: Columns) -> list[Condition] | None:
+    """Return the operands of an operation, literals as Spark casts them to be compared with the others."""
+    found = [None if isinstance(each, Literal) else condition_value(each, columns) for each in node.operands]
+    others = [value for value, operand in zip(found, node.operands, strict=True) if not isinstance(operand, Literal)]
+    if None in others:
+        return None
+    beside = others[0].kind if others and others[0] is not None and node.op in _COMPARISONS else None
+    if node.op == "in" and beside in ("instant", "local") and any(map(_is_string, node.operands)):
+        # Without ANSI Spark compares all as strings, of which several are one time.
+        return None
+    for place, operand in enumerate(node.operands):
+        if isinstance(operand, Literal):
+            found[place] = _cast(operand, beside, columns.zone) if beside else condition_value(operand, columns)
+    operands = [value for value in found if value is not None]
+    return operands if len(operands) == len(found) else None
 
 
 def _cast(literal: Literal, kind: Kind, zone: str | None) -> Constant | None:

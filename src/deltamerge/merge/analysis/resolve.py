@@ -5,6 +5,8 @@ Spark resolves every expression, each clause family on frames that see just what
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
@@ -69,6 +71,18 @@ def resolve(
     return replace(merge, partition_columns=partition_columns)
 
 
+def _conflict(paths: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return two paths of which one is the other or within it; None where there are none."""
+    by_first: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+    for path in paths:
+        for known in by_first[path[0]]:
+            shorter = min(len(known), len(path))
+            if known[:shorter] == path[:shorter]:
+                return known, path
+        by_first[path[0]].append(path)
+    return None
+
+
 class _Resolver:
     def __init__(
         self, statement: MergeStatement, sides: Sides, target_alias: str, conf: MergeConf, widening: str
@@ -85,6 +99,9 @@ class _Resolver:
             conf.merge_assignment_policy, conf.ansi_enabled, conf.case_sensitive, self.structs_by_name
         )
         self._assignable: set[tuple[str, str]] = set()
+        self._source_places: dict[str, list[int]] = defaultdict(list)
+        for place, name in enumerate(sides.source_schema.names):
+            self._source_places[name.lower()].append(place)
 
     def resolve(self) -> ResolvedMerge:
         analysis = Analysis(self.statement, self.sides, self.conf.double_quoted_identifiers)
@@ -157,15 +174,13 @@ class _Resolver:
             if isinstance(assignment.value, Default) and len(path) > 1:
                 raise analysis_errors.default_of_field(path, schema, clause.to_sql())
         if isinstance(clause.action, Insert):
-            duplicates = [path for i, path in enumerate(spelled) if path in spelled[:i]]
+            duplicates = [path for path, count in Counter(spelled).items() if count > 1]
             if duplicates:
                 raise analysis_errors.duplicate_insert_columns(duplicates[0], clause.to_sql())
             return
-        for i, left in enumerate(spelled):
-            for right in spelled[i + 1 :]:
-                shorter = min(len(left), len(right))
-                if left[:shorter] == right[:shorter]:
-                    raise analysis_errors.conflicting_assignments(left, right, clause.to_sql())
+        conflict = _conflict(spelled)
+        if conflict is not None:
+            raise analysis_errors.conflicting_assignments(*conflict, clause.to_sql())
 
     def _check_known(self, clause: MergeClause) -> None:
         """Refuse names that no evolution can add, before any types are compared, as delta-spark does."""
@@ -250,10 +265,10 @@ class _Resolver:
         return tuple(outputs)
 
     def _source_column(self, name: str, clause: MergeClause) -> int | None:
-        fields = self.sides.source_schema.fields
-        found = [i for i, f in enumerate(fields) if same_name(f.name, name, self.case_sensitive)]
+        names = self.sides.source_schema.names
+        found = [i for i in self._source_places[name.lower()] if same_name(names[i], name, self.case_sensitive)]
         if len(found) > 1:
-            shown = ", ".join(f"`{fields[i].name}`" for i in found)
+            shown = ", ".join(f"`{names[i]}`" for i in found)
             raise DeltaAnalysisException(
                 "AMBIGUOUS_REFERENCE",
                 f"Reference `{name}` is ambiguous, could be: [{shown}] of the source. Give the source's columns "
