@@ -65,6 +65,9 @@ class MergeStatement:
         """The alias of the source's frames; None where they have their own or none."""
         return aliases_of((self.target_name, self.source_name))[1]
 
+    def under_source_alias(self, frame: DataFrame) -> DataFrame:
+        return frame if self.source_alias is None else frame.alias(self.source_alias)
+
     @property
     def has_source(self) -> bool:
         return self.operation == "MERGE"

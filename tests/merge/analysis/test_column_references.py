@@ -199,6 +199,7 @@ def test_what_may_be_a_column_of_a_joined_frame() -> None:
     target = StructType([*merge.target_schema.fields, StructField("x", StructType([StructField("n", LongType())]))])
     known = MergeReferences(replace(merge, target_schema=target)).on
     assert [part.side for part in known.conjuncts[:2]] == ["target_only", "target_only"]
-    joined = MergeReferences(replace(merge, target_schema=target, source_alias=None)).on
+    statement = replace(merge.statement, source_name=())
+    joined = MergeReferences(replace(merge, target_schema=target, statement=statement)).on
     assert [part.side for part in joined.conjuncts[:2]] == ["target_only", "unreadable"]
     assert joined.conjuncts[1].predicate == Unknown()

@@ -182,7 +182,6 @@ def merge_of(
         output_schema=after,
         source_schema=given,
         target_alias="t",
-        source_alias="s",
         assignment=StoreAssignment("ANSI", True, case_sensitive),
     )
 

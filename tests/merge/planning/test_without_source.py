@@ -27,7 +27,7 @@ def context(folder: Path, action: str, condition: str | None, table: Table = PLA
     found = context_of(folder, f"{when} THEN {action}", "false", table)
     operation: Operation = "DELETE" if action == "DELETE" else "UPDATE"
     statement = replace(found.merge.statement, operation=operation, source_name=())
-    merge = replace(found.merge, statement=statement, source_alias=None, source_schema=StructType([]))
+    merge = replace(found.merge, statement=statement, source_schema=StructType([]))
     return replace(found, merge=merge, references=MergeReferences(merge), summary=NO_ROWS)
 
 

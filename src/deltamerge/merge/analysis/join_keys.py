@@ -157,8 +157,7 @@ def types_of_expressions(merge: ResolvedMerge, on: ConditionShape) -> dict[str, 
 
 def _types(merge: ResolvedMerge, expressions: Sequence[str]) -> list[DataType]:
     columns = [F.expr(sql).alias(f"k{i}") for i, sql in enumerate(expressions)]
-    source = merge.statement.source
-    frame = source if merge.source_alias is None else source.alias(merge.source_alias)
+    frame = merge.statement.under_source_alias(merge.statement.source)
     return [field.dataType for field in frame.select(*columns).schema.fields]
 
 

@@ -129,7 +129,6 @@ class _Resolver:
             output_schema=output_schema,
             source_schema=self.sides.source_schema,
             target_alias=self.target_alias,
-            source_alias=self.statement.source_alias,
             assignment=self.assignment,
             double_quoted_identifiers=self.conf.double_quoted_identifiers,
         )

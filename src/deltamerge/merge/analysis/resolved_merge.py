@@ -152,10 +152,13 @@ class ResolvedMerge:
     output_schema: StructType
     source_schema: StructType
     target_alias: str
-    source_alias: str | None
     assignment: StoreAssignment
     double_quoted_identifiers: bool = False
     partition_columns: tuple[str, ...] = ()
+
+    @property
+    def source_alias(self) -> str | None:
+        return self.statement.source_alias
 
     @cached_property
     def condition(self) -> Column:

@@ -41,21 +41,17 @@ class Sides:
     @cached_property
     def source(self) -> DataFrame:
         """The source as ON sees it."""
-        return self._under_its_alias(self.statement.source)
+        return self.statement.under_source_alias(self.statement.source)
 
     @cached_property
     def source_only(self) -> DataFrame:
         """The source as INSERT clauses see it: by name or by the alias, by no other qualifier."""
-        return self._under_its_alias(self.statement.source.toDF(*self.source_schema.names))
+        return self.statement.under_source_alias(self.statement.source.toDF(*self.source_schema.names))
 
     @cached_property
     def other(self) -> DataFrame:
         prefix = free_prefix((*self.target_schema.names, *self.source_schema.names))
         return self.spark.range(1).toDF(f"{prefix}other")
-
-    def _under_its_alias(self, source: DataFrame) -> DataFrame:
-        alias = self.statement.source_alias
-        return source if alias is None else source.alias(alias)
 
 
 def sides_of(spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str) -> Sides:

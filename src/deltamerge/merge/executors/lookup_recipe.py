@@ -324,9 +324,9 @@ def differs_by_pair(context: PlanningContext) -> bool:
         return True
     found = [to_column(condition) for condition in _evaluated_conditions(context)]
     found += [clause.values[output.index] for clause, output in outputs if isinstance(output, TakeValue)]
-    source, alias = context.merge.statement.source, context.merge.source_alias
-    other = source.sparkSession.range(1).toDF(context.merge.names.pair_values)
-    named = source if alias is None else source.alias(alias)
+    statement = context.merge.statement
+    other = statement.source.sparkSession.range(1).toDF(context.merge.names.pair_values)
+    named = statement.under_source_alias(statement.source)
     return not is_deterministic(named, other, reduce(and_, (column.isNull() for column in found)))
 
 

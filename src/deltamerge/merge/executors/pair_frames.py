@@ -75,8 +75,7 @@ class PairFrames:
             *rest,
             F.lit(True).alias(names.target_row_present),
         )
-        if merge.source_alias is not None:
-            source = source.alias(merge.source_alias)
+        source = merge.statement.under_source_alias(source)
         own_names = (*(names.source(index) for index, _ in of_source), *rest, names.target_row_present)
         if not of_target:
             return Rows(source, own_names)

@@ -60,9 +60,7 @@ def target_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
 
 def source_rows(frame: DataFrame, merge: ResolvedMerge) -> Rows:
     names = merge.names
-    marked = frame.select("*", F.lit(True).alias(names.source_row_present))
-    if merge.source_alias is not None:
-        marked = marked.alias(merge.source_alias)
+    marked = merge.statement.under_source_alias(frame.select("*", F.lit(True).alias(names.source_row_present)))
     own = tuple(names.source(i) for i in range(len(merge.source_schema)))
     return Rows(marked, (*own, names.source_row_index, names.source_row_present))
 

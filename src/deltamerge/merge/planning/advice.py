@@ -25,6 +25,7 @@ from deltamerge.skipping.predicates import (
     StartsWith,
 )
 from deltamerge.txn.application import ApplicationTransaction
+from deltamerge.txn.prepared import isolation_level
 from deltamerge.write.constraints import constraints_of
 from deltamerge.write.generated_columns import generation_expression
 from deltamerge.write.identity_columns import identity_column
@@ -61,8 +62,8 @@ def feature_costs(context: PlanningContext) -> tuple[str, ...]:
 
 def conflicts(context: PlanningContext, source: str, retries: int) -> tuple[str, ...]:
     again = f"the merge then runs again, up to {retries} times" if retries > 0 else "the merge then fails"
-    files, blind = context.files.num_files, _is_write_serializable(context)
-    writers = "Commits other than plain appends" if blind else "Commits"
+    files, level = context.files.num_files, isolation_level(context.snapshot.metadata.configuration)
+    writers = "Commits other than plain appends" if level == "WriteSerializable" else "Commits"
     # A source that is not kept cannot be looked up in the rows of others.
     rows = "" if source in ("read_once", "recomputed") else ", unless they changed other rows"
     found = [
@@ -91,11 +92,6 @@ def rows_to_read(context: PlanningContext, source: str) -> str:
     if on != "all rows":
         matched += f" with {on}"
     return " or ".join([matched, *(f"rows with {words}" for words in by_source)])
-
-
-def _is_write_serializable(context: PlanningContext) -> bool:
-    level = context.snapshot.metadata.configuration.get("delta.isolationLevel", "Serializable")
-    return level.lower() == "writeserializable"
 
 
 def about_transaction(transaction: ApplicationTransaction | None, snapshot: Snapshot) -> list[str]:

@@ -48,7 +48,7 @@ def latest_per_key(merge: ResolvedMerge, on: ConditionShape) -> ResolvedMerge:
     values = (F.expr(key.source_sql).alias(name) for key, name in zip(keys, names, strict=True))
     guard = guard_of(merge, on)
     may_match = F.lit(True) if guard is None else F.expr(guard)
-    frame = statement.source if merge.source_alias is None else statement.source.alias(merge.source_alias)
+    frame = statement.under_source_alias(statement.source)
     unmatchable = reduce(
         Column.__or__,
         (F.col(key).getField(name).isNull() for k, name in zip(keys, names, strict=True) if not k.null_safe),

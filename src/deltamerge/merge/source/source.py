@@ -120,9 +120,7 @@ def materialize_source(
         histograms: Of the target's columns, by which gaps between keys are found.
     """
     names = merge.names
-    frame = _numbered(merge.statement.source, names)
-    if merge.source_alias is not None:
-        frame = frame.alias(merge.source_alias)
+    frame = merge.statement.under_source_alias(_numbered(merge.statement.source, names))
     found = Observation()
     counted = frame.observe(found, *key_aggregates(keys, names, histograms, limits, merge.source_schema))
     kept = counted.localCheckpoint(eager=True, storageLevel=getattr(StorageLevel, level))

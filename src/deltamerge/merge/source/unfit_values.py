@@ -9,11 +9,11 @@ from functools import reduce
 from operator import or_
 
 from pyspark.sql import Column
-from pyspark.sql.types import AtomicType, ByteType, DataType, IntegerType, LongType, ShortType, StringType
+from pyspark.sql.types import AtomicType, DataType, LongType, StringType
 
 from deltamerge.exceptions import UnfitValueException
 from deltamerge.merge.analysis.column_references import MergeReferences
-from deltamerge.merge.analysis.join_keys import join_keys, names_of_keys
+from deltamerge.merge.analysis.join_keys import INTEGERS, join_keys, names_of_keys
 from deltamerge.merge.analysis.resolved_merge import ResolvedMerge, TakeSource, TakeValue
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import SPARK_ERRORS
@@ -21,7 +21,6 @@ from deltamerge.sql.names import quote, quote_name
 from deltamerge.write.store_assignment import first_lossy, sql_type
 
 _CONDITION = "CAST_INVALID_INPUT"
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _VALUE = re.compile(rf"\[{_CONDITION}[^\]]*\] The value '(.*?)' of the type \"STRING\" cannot be cast", re.DOTALL)
 
 
@@ -52,8 +51,7 @@ def unfit_value_in(error: Exception, merge: ResolvedMerge, references: MergeRefe
     if not casts:
         return None
     told = _VALUE.search(str(error))
-    frame = merge.statement.source
-    frame = frame if merge.source_alias is None else frame.alias(merge.source_alias)
+    frame = merge.statement.under_source_alias(merge.statement.source)
     unfit = [_is_unfit(cast, None if told is None else told[1]) for cast in casts]
     which = F.coalesce(*(F.when(found, F.lit(index)) for index, found in enumerate(unfit)))
     on = references.on.equi_keys
@@ -71,7 +69,7 @@ def _casts(merge: ResolvedMerge, references: MergeReferences) -> Iterator[_Cast]
     for key in join_keys(merge, references.on).keys:
         if isinstance(key.given, StringType) and isinstance(key.wanted, AtomicType):
             # Spark compares a string with a whole number as a BIGINT.
-            wanted = LongType() if isinstance(key.wanted, _INTEGERS) else key.wanted
+            wanted = LongType() if isinstance(key.wanted, INTEGERS) else key.wanted
             if not isinstance(wanted, StringType):
                 column = quote_name(key.key.target.path)
                 yield _Cast(F.expr(key.key.source_sql), key.key.source_sql, column, wanted, is_key=True)
