@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, NullType, StructField, StructType
 
 from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.api.save_frame import Save, save_to_path
@@ -105,3 +105,13 @@ def test_a_column_of_the_source_that_only_has_the_name_of_a_struct() -> None:
 
 def test_a_string_is_compared_with_char_as_it_is_padded(spark: SparkSession, source: str) -> None:
     assert DeltaTable.forPath(spark, source).toDF().where("c = 'x'").count() == 1
+
+
+def test_a_column_without_a_type_gets_one_as_a_new_column_does() -> None:
+    of_another_table = {"comment": "inner", "delta.columnMapping.id": 3, "delta.columnMapping.physicalName": "col-x"}
+    inner = StructType([StructField("a", IntegerType(), False, of_another_table)])
+    source = StructType([StructField("n", ArrayType(inner, False), False, {"comment": "the frame's"})])
+    target = StructType([StructField("n", NullType(), True, {"comment": "the table's"})])
+    found = evolved_schema(target, source, [("n",)], case_sensitive=False)
+    expected = StructType([StructField("a", IntegerType(), True, {"comment": "inner"})])
+    assert found == StructType([StructField("n", ArrayType(expected, True), True, {"comment": "the table's"})])

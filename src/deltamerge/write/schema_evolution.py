@@ -192,7 +192,7 @@ class _Merging:
         if inner is not None:
             return inner
         if isinstance(target, T.NullType):
-            return source
+            return nullable_type(source, _added)
         nested = (T.StructType, T.ArrayType, T.MapType)
         if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, T.NullType):
             raise _incompatible(target, source, above)
