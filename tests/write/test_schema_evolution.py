@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.types import ArrayType, IntegerType, NullType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, NullType, StructField, StructType
 
 from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.api.save_frame import Save, save_to_path
+from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.schema_evolution import evolved_schema
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_new_columns_keep_their_comments_and_limits(spark: SparkSession, tmp_pat
         "v": {"comment": "short", LIMITED: "varchar(5)"},
         "c": {LIMITED: "char(4)"},
         "s": {"comment": "outer"},
-        "s.a": {},
+        "s.a": {"comment": "inner"},
         "s.b": {},
         "n": {},
         "g": {},
@@ -94,6 +95,15 @@ def test_fields_of_new_columns_keep_their_comments_and_nothing_of_their_table() 
     expected = StructType([StructField("s", ArrayType(kept, True), True, {"comment": "outer"})])
     found = evolved_schema(StructType([]), given, [("s",)], case_sensitive=False)
     assert found.json() == expected.json()
+
+
+def test_a_new_table_has_nothing_of_another_one() -> None:
+    changes = [{"fromType": "integer", "toType": "long"}]
+    of_table = {"delta.typeChanges": changes, "delta.columnMapping.id": 3, "parquet.field.id": 3}
+    inner = StructType([StructField("a", LongType(), False, {"comment": "inner", "ours": 1, **of_table})])
+    given = StructType([StructField("s", ArrayType(inner, False), False, {"ours": 2, **of_table})])
+    kept = StructType([StructField("a", LongType(), True, {"comment": "inner", "ours": 1})])
+    assert new_schema(given) == StructType([StructField("s", ArrayType(kept), True, {"ours": 2})])
 
 
 def test_a_column_of_the_source_that_only_has_the_name_of_a_struct() -> None:
