@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -112,6 +113,9 @@ def test_footers_are_read_only_of_suspicious_files(table: Table, monkeypatch: py
     check_columns(table, expected_columns(PLAIN, of_table("p"), "none"), [sound, *without])
     assert read == []
     check_columns(table, expected_columns(PLAIN, of_table("p"), "none"), without)
+    assert read == ["a-c.parquet"]
+    spaced = replace(sound, stats='{"numRecords": 1, "nullCount" : {"a" : 0, "c" : 1}}')
+    check_columns(table, expected_columns(PLAIN, of_table("p"), "none"), [spaced])
     assert read == ["a-c.parquet"]
     check_footers(table, expected_columns(PLAIN, of_table("p"), "none"), without)
     assert read[1:] == ["a-c.parquet", "a-d.parquet"]

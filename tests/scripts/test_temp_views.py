@@ -71,6 +71,21 @@ def test_views_that_keep_what_they_have(installed: SparkSession, path: str) -> N
     assert counted(spark, "seen_too") == (3, 3)
 
 
+def test_views_of_tables_that_were_empty(installed: SparkSession, tmp_path: Path) -> None:
+    spark, path = installed, str(tmp_path / "empty")
+    columns = "id INT, n VOID, s STRUCT<a: INT COMMENT 'inner'>, p TIMESTAMP NOT NULL COMMENT 'when'"
+    spark.sql(f"CREATE TABLE delta.`{path}` ({columns}) USING delta PARTITIONED BY (p)")
+    spark.read.format("delta").load(path).createOrReplaceTempView("seen")
+    rows = spark.sql("SELECT 1 AS id, named_struct('a', 1) AS s, TIMESTAMP'2024-01-01' AS p")
+    for times in range(2):
+        rows.write.format("delta").mode("append").save(path)
+        assert counted(spark, "seen") == (times + 1, times + 1)
+    merge = f"MERGE INTO delta.`{path}` t USING seen s ON t.id = s.id + 1 WHEN NOT MATCHED THEN INSERT *"
+    spark.sql(merge)
+    assert counted(spark, "seen") == (4, 4)
+    spark.catalog.dropTempView("seen")
+
+
 def test_names_that_are_other_views_now(installed: SparkSession, path: str) -> None:
     spark = installed
     for name in ("seen", "seen_too"):

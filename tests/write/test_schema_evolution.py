@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, NullType, StructField, StructType
 
 from deltamerge import DeltaTable, sql, write_delta
 from deltamerge.api.save_frame import Save, save_to_path
+from deltamerge.write.frame_rows import new_schema
 from deltamerge.write.schema_evolution import evolved_schema
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def test_new_columns_keep_their_comments_and_limits(spark: SparkSession, tmp_pat
         "v": {"comment": "short", LIMITED: "varchar(5)"},
         "c": {LIMITED: "char(4)"},
         "s": {"comment": "outer"},
-        "s.a": {},
+        "s.a": {"comment": "inner"},
         "s.b": {},
         "n": {},
         "g": {},
@@ -96,6 +97,15 @@ def test_fields_of_new_columns_keep_their_comments_and_nothing_of_their_table() 
     assert found.json() == expected.json()
 
 
+def test_a_new_table_has_nothing_of_another_one() -> None:
+    changes = [{"fromType": "integer", "toType": "long"}]
+    of_table = {"delta.typeChanges": changes, "delta.columnMapping.id": 3, "parquet.field.id": 3}
+    inner = StructType([StructField("a", LongType(), False, {"comment": "inner", "ours": 1, **of_table})])
+    given = StructType([StructField("s", ArrayType(inner, False), False, {"ours": 2, **of_table})])
+    kept = StructType([StructField("a", LongType(), True, {"comment": "inner", "ours": 1})])
+    assert new_schema(given) == StructType([StructField("s", ArrayType(kept), True, {"ours": 2})])
+
+
 def test_a_column_of_the_source_that_only_has_the_name_of_a_struct() -> None:
     """``SET a.x = s.x`` says nothing of the source's column a."""
     table = StructType([StructField("a", StructType([StructField("x", IntegerType())]))])
@@ -105,3 +115,13 @@ def test_a_column_of_the_source_that_only_has_the_name_of_a_struct() -> None:
 
 def test_a_string_is_compared_with_char_as_it_is_padded(spark: SparkSession, source: str) -> None:
     assert DeltaTable.forPath(spark, source).toDF().where("c = 'x'").count() == 1
+
+
+def test_a_column_without_a_type_gets_one_as_a_new_column_does() -> None:
+    of_another_table = {"comment": "inner", "delta.columnMapping.id": 3, "delta.columnMapping.physicalName": "col-x"}
+    inner = StructType([StructField("a", IntegerType(), False, of_another_table)])
+    source = StructType([StructField("n", ArrayType(inner, False), False, {"comment": "the frame's"})])
+    target = StructType([StructField("n", NullType(), True, {"comment": "the table's"})])
+    found = evolved_schema(target, source, [("n",)], case_sensitive=False)
+    expected = StructType([StructField("a", IntegerType(), True, {"comment": "inner"})])
+    assert found == StructType([StructField("n", ArrayType(expected, True), True, {"comment": "the table's"})])

@@ -27,12 +27,12 @@ from deltamerge.log.commit_times import CommitTimes, version_at
 from deltamerge.log.features.column_mapping import NONE
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.changes import CHANGE_COLUMNS
-from deltamerge.scan.char_padding import frame_metadata
 from deltamerge.scan.column_presence import expected_columns
 from deltamerge.scan.file_types import arrow_schema
 from deltamerge.skipping.pruning import files_that_may_match
 from deltamerge.spark.catalog import location_in, with_location
-from deltamerge.spark.nested_types import as_nullable, matching_inner_types
+from deltamerge.spark.field_metadata import frame_metadata
+from deltamerge.spark.nested_types import matching_inner_types, nullable_field
 from deltamerge.spark.table import spark_schema
 from deltamerge.workers.change_files import CHANGE_TYPE
 from deltamerge.workers.table_rows import FilePart, RowsOfTable
@@ -92,7 +92,7 @@ def readable_schema(snapshot: Snapshot, request: Request) -> T.StructType:
             "some.",
             parameters={"tableName": request.path},
         )
-    fields = [T.StructField(f.name, as_nullable(f.dataType), True, frame_metadata(f)) for f in schema.fields]
+    fields = (nullable_field(field, frame_metadata) for field in schema.fields)
     return T.StructType([*fields, *(CHANGE_COLUMNS if reads_changes(request) else ())])
 
 

@@ -13,7 +13,9 @@ from deltamerge.log.change_feed import COMMIT_TIMESTAMP, COMMIT_VERSION, Changed
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.target import ScanColumns, target_frame, with_values_by_file
 from deltamerge.spark import columns as F
+from deltamerge.spark.field_metadata import frame_metadata
 from deltamerge.spark.held_settings import for_reading, session_settings
+from deltamerge.spark.nested_types import nullable_field
 from deltamerge.spark.session import empty_frame, is_connect
 from deltamerge.spark.table import Table, spark_schema
 from deltamerge.sql.names import free_prefix, quote
@@ -47,7 +49,9 @@ def changes_frame(
         seen[key] = seen.get(key, -1) + 1
         groups.setdefault((changed.change_type, seen[key]), []).append(changed)
     if not groups:
-        return empty_frame(table.spark, StructType([*schema.fields, *CHANGE_COLUMNS]))
+        of_frames = (nullable_field(f, frame_metadata) for f in fields)
+        known = [StructField(f.name, f.dataType, f.name not in required, f.metadata) for f in of_frames]
+        return empty_frame(table.spark, StructType([*known, *CHANGE_COLUMNS]))
     with session_settings(table.spark, for_reading(table.spark)):
         frames = [_rows_of(table, snapshot, schema, group) for group in groups.values()]
         return reduce(lambda left, right: left.union(right), frames)

@@ -11,16 +11,9 @@ from pyspark.sql.types import ArrayType, CharType, DataType, MapType, StructFiel
 from deltamerge.scan.column_mapping import as_logical
 from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE, holds_char
 from deltamerge.spark import columns as F
+from deltamerge.spark.field_metadata import MetadataOf, frame_metadata
 from deltamerge.spark.length_limits import with_limits
 from deltamerge.spark.nested_types import contains
-
-
-def frame_metadata(field: StructField) -> dict[str, Any]:
-    """Return what frames have of a column's metadata: its comment, and its length.
-
-    By that Spark pads strings that CHAR is compared with.
-    """
-    return {key: value for key, value in field.metadata.items() if key in ("comment", CHAR_VARCHAR_TYPE)}
 
 
 def length(field: StructField) -> dict[str, Any]:
@@ -28,9 +21,18 @@ def length(field: StructField) -> dict[str, Any]:
     return {CHAR_VARCHAR_TYPE: field.metadata[CHAR_VARCHAR_TYPE]} if holds_char(field.metadata) else {}
 
 
-def with_length(value: Column, field: StructField) -> Column:
-    """Name a column's value as those of Spark's tables are, with a CHAR column's `length`."""
-    known = length(field)
+def metadata_in_scan(field: StructField) -> dict[str, Any]:
+    """Return a field's `frame_metadata` without lengths, by which Spark would put a projection over the scan."""
+    return {key: value for key, value in frame_metadata(field).items() if key != CHAR_VARCHAR_TYPE}
+
+
+def with_length(value: Column, field: StructField, metadata: MetadataOf = length) -> Column:
+    """Name a column's value as those of Spark's tables are, with a CHAR column's `length`.
+
+    Args:
+        metadata: Returns what metadata the column has.
+    """
+    known = metadata(field)
     return value.alias(field.name, metadata=known) if known else value.alias(field.name)
 
 

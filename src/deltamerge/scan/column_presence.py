@@ -23,6 +23,7 @@ from deltamerge.spark.table import Table
 from deltamerge.storage.store import in_parallel
 
 _SHOWN = 10
+_GROUPS = ("nullCount", "minValues", "maxValues")
 
 
 def check_columns(table: Table, expected: Sequence[str], files: Sequence[AddFile]) -> None:
@@ -32,11 +33,13 @@ def check_columns(table: Table, expected: Sequence[str], files: Sequence[AddFile
     of columns, of the first.
     """
     keys = [json.dumps(name, ensure_ascii=ascii_only) + ":" for name in expected for ascii_only in (False, True)]
-    unseen = [file for file in files if not any(key in (file.stats or "") for key in keys)]
+    # As most writers spell them; only what is left is parsed.
+    unlike = [file for file in files if not any(key in (file.stats or "") for key in keys)]
+    unseen = [(file, found) for file in unlike if (found := _columns_in(file.stats)).isdisjoint(expected)]
     if not expected or not unseen:
         return
-    others = [file for file in unseen if _names_columns(file.stats)]
-    check_footers(table, expected, others if others or len(unseen) < len(files) else unseen[:1])
+    others = [file for file, found in unseen if found]
+    check_footers(table, expected, others if others or len(unseen) < len(files) else [unseen[0][0]])
 
 
 def check_footers(table: Table, expected: Sequence[str], files: Sequence[AddFile]) -> None:
@@ -85,12 +88,13 @@ def expected_columns(schema: StructType, metadata: Metadata, mode: str) -> tuple
     return tuple(physical_name(field) for field in data)
 
 
-def _names_columns(stats: str | None) -> bool:
+def _columns_in(stats: str | None) -> frozenset[str]:
     try:
         found = json.loads(stats or "{}")
     except ValueError:
-        return False
-    return isinstance(found, dict) and any(found.get(group) for group in ("nullCount", "minValues", "maxValues"))
+        return frozenset()
+    groups = (found.get(group) for group in _GROUPS) if isinstance(found, dict) else ()
+    return frozenset(name for group in groups if isinstance(group, dict) for name in group)
 
 
 def _listed(names: Sequence[str]) -> str:

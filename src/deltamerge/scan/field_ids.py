@@ -16,22 +16,26 @@ from deltamerge.log.features.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME,
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.column_presence import check_columns, check_names, expected_columns, footers
+from deltamerge.spark.field_metadata import MetadataOf, no_metadata
 from deltamerge.spark.nested_types import all_types
 from deltamerge.spark.table import Table
 from deltamerge.workers.table_columns import FIELD_ID, is_array
 
 
 def fields_of_files(
-    table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile]
+    table: Table, snapshot: Snapshot, schema: StructType, files: Sequence[AddFile], metadata: MetadataOf = no_metadata
 ) -> list[tuple[tuple[StructField, ...], list[AddFile]]]:
     """Return the data columns as files have them, with the files that have them so; nearly always one entry.
 
     Footers are read only under id mapping, and only where a column has a physical name that no Delta writer generated.
+
+    Args:
+        metadata: With what metadata columns are read where they have their usual names.
     """
-    metadata, mode = snapshot.metadata, snapshot.mapping_mode
-    fields = [f for f in schema.fields if f.name not in metadata.partition_columns]
-    expected = tuple(physical_field(field, mode) for field in fields)
-    names = expected_columns(schema, metadata, mode)
+    mode = snapshot.mapping_mode
+    fields = [f for f in schema.fields if f.name not in snapshot.metadata.partition_columns]
+    expected = tuple(physical_field(field, mode, metadata) for field in fields)
+    names = expected_columns(schema, snapshot.metadata, mode)
     if mode != ID or not any(may_be_foreign(field) for field in fields):
         check_columns(table, names, files)
         return [(expected, list(files))]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, VariantType
 
-from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, physical_field
+from deltamerge.scan.column_mapping import PARQUET_FIELD_ID, field_ids, physical_field
 from deltamerge.spark.nested_types import inner_types, stored_type
 from deltamerge.workers.table_columns import FIELD_ID, Part, Shape
 
@@ -60,7 +60,7 @@ def arrow_of_plain(data_type: DataType | str) -> pa.DataType | None:
 
 def file_field(field: StructField, mode: str) -> pa.Field:
     """Return a column of a table as new data files have it."""
-    return _file_field(physical_field(field, mode, with_ids=True))
+    return _file_field(physical_field(field, mode, field_ids(mode)))
 
 
 def _file_field(field: StructField) -> pa.Field:

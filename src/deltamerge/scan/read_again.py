@@ -7,13 +7,17 @@ a merge or a write does so for the table that it changes.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pyspark.sql.types import StructType
+
 from deltamerge.scan.newest_reads import NEWEST, NewestRead, tag, tag_in
 from deltamerge.scan.relation import newest_frame
 from deltamerge.scan.table_reads import each_of, versions_read
+from deltamerge.spark.nested_types import as_nullable
 from deltamerge.spark.session import frame_of_plan, is_connect
 from deltamerge.spark.table import open_table
 
@@ -84,9 +88,9 @@ def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObje
     spark = table.spark
     jvm: Any = spark.sparkContext._jvm
     new = newest_frame(table, snapshot)._jdf.queryExecution().analyzed()
-    before, now = list(each_of(plan.output())), each_of(new.output())
-    by_column = {(each.name(), each.dataType().json(), each.nullable()): each for each in now}
-    columns_now = [by_column.get((each.name(), each.dataType().json(), each.nullable())) for each in before]
+    before = list(each_of(plan.output()))
+    by_column = dict(zip(_columns(new), each_of(new.output()), strict=True))
+    columns_now = [by_column.get(column) for column in _columns(plan)]
     if None in columns_now:
         return None
     alias, some = getattr(jvm, f"{_EXPRESSIONS}.Alias"), jvm.scala.Some
@@ -97,6 +101,12 @@ def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObje
     found = jvm.org.apache.spark.sql.catalyst.plans.logical.Project(_seq(spark, columns), new)
     tag(found, spark, NewestRead.of(table, snapshot))
     return found
+
+
+def _columns(plan: JavaObject) -> list[tuple[str, str, bool]]:
+    """Return the name, the type and whether there may be NULL of each column: comments of its fields say nothing."""
+    schema = StructType.fromJson(json.loads(plan.schema().json()))
+    return [(f.name, as_nullable(f.dataType).json(), f.nullable) for f in schema.fields]
 
 
 def _seq(spark: SparkSession, values: list[JavaObject]) -> JavaObject:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructField
+from pyspark.sql import DataFrame
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.file_table import FileTable
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.char_padding import frame_metadata
 from deltamerge.scan.newest_reads import NewestRead, tagged
 from deltamerge.scan.target import ScanColumns, target_frame
 from deltamerge.spark import columns as F
@@ -39,15 +37,10 @@ def table_frame(
         newest = NewestRead.of(table, snapshot) if is_newest else None
         marks = {} if newest is None else newest.mark
         frame = target_frame(table, snapshot, schema, read.add_files(), extra, as_declared=True, marks=marks)
-    rows = frame.select(*(_described(field) for field in schema.fields))
+    rows = frame.select(*(F.col(quote(name)) for name in schema.names))
     return rows if newest is None else tagged(rows, newest)
 
 
 def newest_frame(table: Table, snapshot: Snapshot) -> DataFrame:
     """Return what is a table's newest version as a frame that tells so; see `read_again`."""
     return table_frame(table, snapshot, is_newest=True)
-
-
-def _described(field: StructField) -> Column:
-    described, column = frame_metadata(field), F.col(quote(field.name))
-    return column.alias(field.name, metadata=described) if described else column

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import takewhile
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from deltamerge.log.actions import AddFile
 from deltamerge.log.paths import decode_path
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.scan.char_padding import length, padded, with_length
+from deltamerge.scan.char_padding import length, metadata_in_scan, padded, with_length
 from deltamerge.scan.column_mapping import as_logical, physical_field
 from deltamerge.scan.field_ids import fields_of_files
 from deltamerge.scan.missing_files import (
@@ -29,7 +29,8 @@ from deltamerge.scan.missing_files import (
 from deltamerge.scan.paths import spark_path, spark_spellings
 from deltamerge.scan.undeleted_rows import without_deleted_rows
 from deltamerge.spark import columns as F
-from deltamerge.spark.required_columns import with_required
+from deltamerge.spark.field_metadata import MetadataOf, frame_metadata, no_metadata
+from deltamerge.spark.required_columns import not_null, with_required
 from deltamerge.spark.session import conf_value, empty_frame, is_connect
 from deltamerge.spark.table import Table
 from deltamerge.sql.names import free_prefix, quote
@@ -92,31 +93,24 @@ def target_frame(
         schema: The columns to read; data files may contain more than the version's.
         files: The files to read; none makes a frame without rows.
         extra: Names for the file and position of each row.
-        as_declared: Whether columns have the schema's comments, and are not nullable where it says so and the session
-            is a classic one. Spark then relies on there being no NULL.
+        as_declared: Whether columns and their fields have the schema's comments and other metadata of frames, and
+            columns are not nullable where it says so and the session is a classic one. Spark then relies on there being
+            no NULL.
         marks: Options of Spark's reader that mean nothing to it, by which the frame's plan is known later.
 
     Returns:
         The table's columns in the schema's order, then file name and row index.
     """
+    partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
+    columns = _FileColumns(schema, partition_columns, mode, (), as_declared, marks)
     if not files:
-        all_nullable = not as_declared or is_connect(table.spark)
-        empty = T.StructType(
-            [T.StructField(f.name, f.dataType, f.nullable or all_nullable, length(f)) for f in schema.fields]
-            + [T.StructField(extra.file_name, T.StringType()), T.StructField(extra.row_index, T.LongType())]
-        )
-        if not marks:
-            return empty_frame(table.spark, empty)
-        # A read of no files, whose plan tells as much as any other.
-        plain = T.StructType([T.StructField(f.name, f.dataType) for f in empty.fields])
-        required = [f.name for f in empty.fields if not f.nullable]
-        return with_required(table.spark.read.options(**marks).schema(plain).parquet(), required)
+        expected = tuple(physical_field(f, mode, columns.metadata) for f in columns.data_fields)
+        return _no_rows(table, replace(columns, data=expected), extra)
     refuse_replaced_files(table, files)
     refuse_hidden_files(table, files)
-    partition_columns, mode = snapshot.metadata.partition_columns, snapshot.mapping_mode
     frames = [
-        _frame_of(table, _FileColumns(schema, partition_columns, mode, found, as_declared, marks), group, extra)
-        for found, group in fields_of_files(table, snapshot, schema, files)
+        _frame_of(table, replace(columns, data=found), group, extra)
+        for found, group in fields_of_files(table, snapshot, schema, files, columns.metadata)
     ]
     return reduce(lambda left, right: left.union(right), frames)
 
@@ -135,6 +129,11 @@ class _FileColumns:
     data: tuple[T.StructField, ...]
     as_declared: bool
     marks: Mapping[str, str]
+
+    @property
+    def metadata(self) -> MetadataOf:
+        """What scans have of the metadata of columns and their fields."""
+        return metadata_in_scan if self.as_declared else no_metadata
 
     @property
     def data_fields(self) -> list[T.StructField]:
@@ -164,9 +163,23 @@ class _FileColumns:
         return {
             f.name: F.lit(None).alias(f.name)
             if isinstance(f.dataType, T.NullType)
-            else as_logical(F.col(quote(found.name)), f, self.mode)
+            else as_logical(F.col(quote(found.name)), f, self.mode, self.metadata)
             for f, found in self.named
         }
+
+    def selected(self) -> list[Column]:
+        """Return the columns of a frame of files whose values all are in the frame, in the schema's order."""
+        logical = self.logical()
+        return [self.named_as(f, logical[f.name]) for f in self.schema.fields]
+
+    def partition_value(self, field: T.StructField, stored: Column) -> Column:
+        """Return a partition column's value from that in the log."""
+        value = partition_value(stored, field.dataType)
+        return not_null(value) if self.as_declared and not field.nullable else value
+
+    def named_as(self, field: T.StructField, value: Column) -> Column:
+        """Return a column's value by its name in the table, CHAR padded."""
+        return with_length(padded(value, field), field, frame_metadata if self.as_declared else length)
 
 
 def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
@@ -179,6 +192,18 @@ def _frame_of(table: Table, columns: _FileColumns, files: Sequence[AddFile], ext
         refuse_other_spelling(table, stored, vectors)
         frames.append(without_deleted_rows(table, stored, extra.file_name, extra.row_index, vectors))
     return reduce(lambda left, right: left.union(right), frames)
+
+
+def _no_rows(table: Table, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
+    """Return the frame of no files, with the columns of one of files."""
+    stored = [*columns.data, *columns.partition]
+    if columns.marks:
+        # A read, whose plan tells as much as any other.
+        return _select(_read(table, columns, stored, (), None), columns, extra)
+    required = frozenset() if is_connect(table.spark) else columns.required
+    fields = [T.StructField(f.name, f.dataType, f.name not in required) for f in stored]
+    no_position = F.lit(None).cast("string").alias(extra.file_name), F.lit(None).cast("bigint").alias(extra.row_index)
+    return empty_frame(table.spark, T.StructType(fields)).select(*columns.selected(), *no_position)
 
 
 def _stored_rows(table: Table, columns: _FileColumns, files: Sequence[AddFile], extra: ScanColumns) -> DataFrame:
@@ -215,10 +240,7 @@ def _read(
 
 
 def _select(frame: DataFrame, columns: _FileColumns, extra: ScanColumns) -> DataFrame:
-    logical = columns.logical()
-    return frame.select(
-        *(with_length(padded(logical[f.name], f), f) for f in columns.schema.fields), *_positions(frame, extra)
-    )
+    return frame.select(*columns.selected(), *_positions(frame, extra))
 
 
 def _positions(frame: DataFrame, extra: ScanColumns) -> tuple[Column, Column]:
@@ -278,7 +300,7 @@ def _with_values_by_path(
 ) -> DataFrame:
     frame, logical = _read(table, columns, columns.data, files, None), columns.logical()
     refuse_other_spelling(table, frame, files)
-    in_files = (with_length(padded(logical[f.name], f), f) for f in columns.data_fields)
+    in_files = (columns.named_as(f, logical[f.name]) for f in columns.data_fields)
     rows = frame.select(*in_files, *_positions(frame, extra))
     stored = [f"{extra.file_name}v{i}" for i in range(len(columns.partition))]
     of_files = ((file, [file.partition_values.get(f.name) for f in columns.partition]) for file in files)
@@ -289,7 +311,7 @@ def _with_values_by_path(
     typed = by_file.select(
         by_file.columns[0],
         *(
-            with_length(padded(partition_value(F.col(value), by_name[name].dataType), by_name[name]), by_name[name])
+            columns.named_as(by_name[name], columns.partition_value(by_name[name], F.col(value)))
             for name, value in zip(columns.partition_columns, stored, strict=True)
         ),
     )

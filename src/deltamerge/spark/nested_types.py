@@ -8,6 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType, UserDefinedType
 
 from deltamerge.spark import columns as F
+from deltamerge.spark.field_metadata import MetadataOf, no_metadata
 
 # By default Spark writes times to milliseconds, in the session's time zone.
 _EXACT = {
@@ -85,8 +86,13 @@ def nullable_type(data_type: DataType, field: Callable[[StructField], StructFiel
     return data_type
 
 
-def as_nullable(data_type: DataType) -> DataType:
-    return nullable_type(data_type, lambda f: StructField(f.name, as_nullable(f.dataType), True, f.metadata))
+def as_nullable(data_type: DataType, metadata: MetadataOf = no_metadata) -> DataType:
+    """Return a type as scans yield it: nullable at every depth."""
+    return nullable_type(data_type, lambda f: nullable_field(f, metadata))
+
+
+def nullable_field(field: StructField, metadata: MetadataOf) -> StructField:
+    return StructField(field.name, as_nullable(field.dataType, metadata), True, metadata(field))
 
 
 def exact_json(value: Column, data_type: DataType) -> Column:

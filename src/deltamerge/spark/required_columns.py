@@ -1,4 +1,4 @@
-"""Scans whose NOT NULL columns are not nullable, as delta-spark's are."""
+"""Scans whose NOT NULL columns are not nullable, as those of delta-spark."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
+from pyspark.sql.utils import get_active_spark_context
 
 from deltamerge.spark.session import is_connect
 
@@ -27,6 +28,17 @@ def with_required(frame: DataFrame, names: Collection[str]) -> DataFrame:
         scan.location(), partitions, data, scan.bucketSpec(), scan.fileFormat(), scan.options(), scan.sparkSession()
     )
     return DataFrame(java.baseRelationToDataFrame(required), spark)
+
+
+def not_null(value: Column) -> Column:
+    """Return a value that is never NULL as one that is not nullable; over Connect it stays as it is."""
+    java: Any = getattr(value, "_jc", None)
+    if java is None:
+        return value
+    jvm: Any = get_active_spark_context()._jvm
+    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    known = jvm.org.apache.spark.sql.catalyst.expressions.KnownNotNull(expressions.expression(java))
+    return type(value)(expressions.column(known))
 
 
 def _required(spark: SparkSession, schema: Any, names: Collection[str]) -> Any:  # noqa: ANN401

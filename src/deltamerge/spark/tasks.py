@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from deltamerge.spark import columns as F
+from deltamerge.spark.field_metadata import all_metadata
 from deltamerge.spark.held_settings import IN_TASKS, session_settings
 from deltamerge.spark.nested_types import as_nullable, inner_types
 from deltamerge.spark.own_python import map_in_arrow
@@ -100,7 +101,7 @@ def frame_of(spark: SparkSession, work: Work, rows: pa.Table, schema: StructType
         in_driver: Whether it runs in this process, at once; else in the tasks that compute the frame.
     """
     # What Arrow holds under a NULL struct may be NULL too, which PySpark refuses in fields that are not nullable.
-    schema = StructType([StructField(f.name, as_nullable(f.dataType)) for f in schema.fields])
+    schema = StructType([StructField(f.name, as_nullable(f.dataType, all_metadata)) for f in schema.fields])
     if in_driver:
         batches = _run_in_driver(work, rows)
         if not batches:
@@ -120,7 +121,9 @@ def collected(frame: DataFrame) -> pa.Table:
     for field in frame.schema.fields:
         column = F.col(quote(field.name))
         columns.append(
-            column.cast(as_nullable(field.dataType)).alias(field.name) if inner_types(field.dataType) else column
+            column.cast(as_nullable(field.dataType, all_metadata)).alias(field.name)
+            if inner_types(field.dataType)
+            else column
         )
     with python_workers():
         return frame.select(*columns).toArrow()

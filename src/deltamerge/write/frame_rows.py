@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -12,10 +11,10 @@ from pyspark.sql.types import StructField, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaRuntimeException
 from deltamerge.spark import columns as F
-from deltamerge.spark.catalog import without_location
 from deltamerge.spark.config import MergeConf
+from deltamerge.spark.field_metadata import frame_metadata
 from deltamerge.spark.held_settings import for_reading, session_settings
-from deltamerge.spark.nested_types import as_nullable
+from deltamerge.spark.nested_types import nullable_field
 from deltamerge.spark.session import SPARK_ERRORS, errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import Expression
@@ -32,26 +31,25 @@ from deltamerge.write.data_files import (
     stored_column,
     write_files,
 )
-from deltamerge.write.defaults import column_defaults
+from deltamerge.write.defaults import CURRENT_DEFAULT, column_defaults
 from deltamerge.write.definition import TableDefinition, check_duplicates
-from deltamerge.write.generated_columns import GENERATION_EXPRESSION, with_generated
-from deltamerge.write.identity_columns import IDENTITY, identities_given, with_high_water_marks
+from deltamerge.write.generated_columns import with_generated
+from deltamerge.write.identity_columns import identities_given, with_high_water_marks
 from deltamerge.write.layout import bin_size
 from deltamerge.write.schema_evolution import check_known
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
-from deltamerge.write.stored_schema import without_sparks_own
 
 
 def new_schema(schema: StructType) -> StructType:
     """Return the schema of a new table: nullable and never generated, as delta-spark makes it of a frame's."""
-    fields = without_location(schema).fields
-    return as_strings(StructType([StructField(f.name, as_nullable(f.dataType), True, _plain(f)) for f in fields]))
+    return as_strings(StructType([_new_field(field) for field in schema.fields]))
 
 
-def _plain(field: StructField) -> dict[str, Any]:
-    """Return a field's metadata; the frame may have been read from a table with generated columns."""
-    metadata = without_sparks_own(field.metadata)
-    return {k: v for k, v in metadata.items() if k != GENERATION_EXPRESSION and not k.startswith(IDENTITY)}
+def _new_field(field: StructField) -> StructField:
+    # Spark's own tables have defaults, too.
+    default = {key: value for key, value in field.metadata.items() if key == CURRENT_DEFAULT}
+    new = nullable_field(field, frame_metadata)
+    return StructField(new.name, new.dataType, True, {**new.metadata, **default})
 
 
 def write_fitted(

@@ -24,17 +24,15 @@ from deltamerge.log.protocol import features, writer_features
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import MergeConf
-from deltamerge.spark.nested_types import inner_types, matching_inner_types, nullable_type, with_inner
+from deltamerge.spark.field_metadata import frame_metadata
+from deltamerge.spark.nested_types import as_nullable, inner_types, matching_inner_types, nullable_field, with_inner
 from deltamerge.write.align import find_field, same_name, unknown_fields
 from deltamerge.write.char_varchar import as_strings
-from deltamerge.write.defaults import CURRENT_DEFAULT
 from deltamerge.write.definition import TableDefinition, check_definition
 from deltamerge.write.dependents import check_dependents
-from deltamerge.write.stored_schema import schema_to_write, without_sparks_own
+from deltamerge.write.stored_schema import schema_to_write
 from deltamerge.write.table_features import check_evolution
 
-# Ids and names in files, expressions of generated columns and identities, types before, the place of a table.
-_OF_ONE_TABLE = ("delta.", "deltamerge.", "parquet.")
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 
 
@@ -183,7 +181,8 @@ class _Merging:
                 merged = self.type(field.dataType, source.fields[index].dataType, (*above, field.name))
             fields.append(T.StructField(field.name, merged, field.nullable, field.metadata))
         added = (field for field in source.fields if find_field(target, field.name, case_sensitive=False) is None)
-        return T.StructType([*fields, *map(_added, added)])
+        # Nothing of the table that they are of.
+        return T.StructType([*fields, *(nullable_field(field, frame_metadata) for field in added)])
 
     def type(self, target: T.DataType, source: T.DataType, above: tuple[str, ...]) -> T.DataType:
         if isinstance(target, T.StructType) and isinstance(source, T.StructType):
@@ -192,7 +191,7 @@ class _Merging:
         if inner is not None:
             return inner
         if isinstance(target, T.NullType):
-            return source
+            return as_nullable(source, frame_metadata)
         nested = (T.StructType, T.ArrayType, T.MapType)
         if isinstance(target, nested) != isinstance(source, nested) and not isinstance(source, T.NullType):
             raise _incompatible(target, source, above)
@@ -205,13 +204,6 @@ class _Merging:
         if not _is_convertible(source, target):
             raise _incompatible(target, source, above)
         return target
-
-
-def _added(field: T.StructField) -> T.StructField:
-    """Return a new column or field: nullable, with its comment and length limit, but nothing of the table it is of."""
-    given = without_sparks_own(field.metadata)
-    metadata = {k: v for k, v in given.items() if not (k.startswith(_OF_ONE_TABLE) or k == CURRENT_DEFAULT)}
-    return T.StructField(field.name, nullable_type(field.dataType, _added), True, metadata)
 
 
 def _log_name(data_type: T.DataType) -> str:

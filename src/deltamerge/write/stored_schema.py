@@ -5,14 +5,10 @@ The metadata of generated and identity columns is inert in tables whose protocol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pyspark.sql.types import BinaryType, CharType, StringType, StructField, StructType
 
 from deltamerge.log.protocol import writer_features
 from deltamerge.log.snapshot import Snapshot
-from deltamerge.skipping.columns import CHAR_VARCHAR_TYPE
 from deltamerge.spark.limited_types import limited_type
 from deltamerge.spark.table import spark_schema
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
@@ -44,18 +40,6 @@ def schema_to_commit(schema: StructType, snapshot: Snapshot) -> StructType:
     return StructType(
         [StructField(f.name, f.dataType, f.nullable, {**before.get(f.name, {}), **f.metadata}) for f in schema.fields]
     )
-
-
-# The value of a column in files from before it was added.
-_OWN = frozenset({"EXISTS_DEFAULT"})
-
-
-def without_sparks_own(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a field's metadata without what Spark notes of the relation that it is read from.
-
-    A column that kept ``__metadata_col``, which the fields of ``_metadata`` have, would be hidden in the new table.
-    """
-    return {k: v for k, v in metadata.items() if k == CHAR_VARCHAR_TYPE or not (k.startswith("__") or k in _OWN)}
 
 
 def stored_sql(value: str, field: StructField, *, is_partition: bool) -> str:

@@ -18,9 +18,10 @@ from deltamerge.merge.executors.lookup import Lookup
 from deltamerge.merge.output.frames import Rows
 from deltamerge.merge.plan import Declined
 from deltamerge.scan.char_padding import scanned, with_length
-from deltamerge.scan.column_mapping import logical_type, physical_field
+from deltamerge.scan.column_mapping import physical_field
 from deltamerge.spark import columns as F
 from deltamerge.spark import tasks
+from deltamerge.spark.nested_types import as_nullable
 from deltamerge.workers.matched_rows import pairing_rows
 
 
@@ -104,7 +105,7 @@ class PairFrames:
         )
         schema = StructType(
             [
-                *(StructField(names.source(i), logical_type(f.dataType)) for i, f in read),
+                *(StructField(names.source(i), as_nullable(f.dataType)) for i, f in read),
                 *(StructField(names.target(i), physical_field(f, mode).dataType) for i, f in of_target),
                 StructField(number, LongType()),
                 StructField(code, IntegerType()),
