@@ -285,6 +285,8 @@ def test_an_option_under_two_names() -> None:
         ),
         ("s3", "b", {"region": "r", "skip_signature": "true", "timeout": "5s"}, {"region": "r", "anonymous": True}),
         ("az", "c@acc.dfs.core.windows.net", {"account_key": "K"}, {"account_name": "acc", "account_key": "K"}),
+        ("az", "c@acc.dfs.core.windows.net", {"sas_key": "a=1"}, {"account_name": "acc", "sas_token": "?a=1"}),
+        ("az", "c@acc.dfs.core.windows.net", {"sas_key": "?a=1"}, {"account_name": "acc", "sas_token": "?a=1"}),
         ("gs", "b", {"skip_signature": "true"}, {"anonymous": True}),
     ],
 )

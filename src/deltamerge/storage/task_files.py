@@ -89,6 +89,9 @@ def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:
 
 def _azure(authority: str, given: dict[str, str]) -> dict[str, Any] | str:
     made: dict[str, Any] = {_AZURE[key]: given.pop(key) for key in [*given] if key in _AZURE}
+    if "sas_token" in made:
+        # PyArrow puts it behind its URLs as it is.
+        made["sas_token"] = "?" + made["sas_token"].removeprefix("?")
     if "@" in authority:
         made["account_name"] = authority.partition("@")[2].partition(".")[0]
     endpoint = given.pop("endpoint", None)

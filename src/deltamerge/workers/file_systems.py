@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from deltamerge.workers.azure import AzureSystem
 from deltamerge.workers.first_contact import StoreFailed
 from deltamerge.workers.hdfs import HdfsSystem
 
@@ -45,7 +46,7 @@ def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
     if kind == "gs":
         return pafs.GcsFileSystem(**options)
     if kind == "az":
-        return pafs.AzureFileSystem(**options)
+        return AzureSystem(options)
     raise ValueError("tasks do not open the store")
 
 

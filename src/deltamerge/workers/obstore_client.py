@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 
 from deltamerge.workers.first_contact import StoreFailed, impatient, opening
 from deltamerge.workers.request_counter import RequestCounter
+from deltamerge.workers.signed_urls import without_queries
 
 _Answer = TypeVar("_Answer")
 
 _PROVIDER = "credential_provider"
-# A query may have a signature.
-_QUERY = re.compile(r"\?\S*")
 # In the body of an answer, which may repeat the request with its keys.
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
@@ -121,6 +120,6 @@ def obstore_client(
 def reason_of(error: Exception) -> str:
     """Return what an error of obstore's says, without what may be secret: of the store's answer only its code."""
     message = str(error).strip()
-    first = _QUERY.sub("", message.partition("\n")[0].partition("<")[0]).strip().rstrip(":")
+    first = without_queries(message.partition("\n")[0].partition("<")[0]).strip().rstrip(":")
     code = _CODE.search(message)
     return first if code is None else f"{first}: {code[1]}"
