@@ -56,7 +56,8 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
     Args:
         kind: ``FULL`` for all that no version refers to, ``LITE`` for those of them that the log names.
     """
-    snapshot = table.snapshot_to_write()
+    snapshot = table.snapshot()
+    snapshot.check_protocol()
     own = interval_ms(snapshot.metadata, RETENTION, "interval 1 week")
     retention = None if retention_hours is None else whole_hours(retention_hours) * _HOUR
     if retention and conf.ignore_vacuum_retention:

@@ -85,6 +85,9 @@ class TaskStore:
     def put_if_absent(self, path: str, content: bytes) -> None:
         self._change("put_if_absent", path, content)
 
+    def check_commits(self) -> None:
+        """Do nothing: tasks open only stores that create a file atomically."""
+
     def put(self, path: str, content: bytes) -> None:
         self._change("put", path, content)
 

@@ -104,6 +104,9 @@ class Store(Protocol):
             FileExistsError: The file exists; it is not changed.
         """
 
+    def check_commits(self) -> None:
+        """Refuse a store in which a commit would be refused, as far as this is known before anything is written."""
+
     def put(self, path: str, content: bytes) -> None:
         """Write or replaces a file whole."""
 
