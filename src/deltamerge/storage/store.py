@@ -253,6 +253,13 @@ def in_parallel(work: Callable[..., _Result], *items: Iterable[Any]) -> list[_Re
         return list(pool.map(work, *items))
 
 
+def without_markers(store: Store, files: list[StoredFile]) -> list[StoredFile]:
+    """Return files without what may be a marker of an empty folder in an object store."""
+    if store.is_local:
+        return files
+    return [file for file in files if file.size or ("." in file.name and "=" not in file.name)]
+
+
 def own_files(store: Store) -> list[StoredFile]:
     """List the files of a table's folder, without those that a symbolic link shows of a folder elsewhere."""
     found = store.list()
