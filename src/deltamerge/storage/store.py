@@ -37,7 +37,7 @@ from deltamerge.workers.obstore_client import open_bucket
 
 __all__ = ["HadoopFiles", "HadoopStore", "LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
-_OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"})
+_OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "azure", "abfs", "abfss", "http", "https"})
 _Result = TypeVar("_Result")
 _AT_ONCE = 16
 # Keys of obstore's ClientConfig, for which it panics among those of the store itself, to which all others belong.

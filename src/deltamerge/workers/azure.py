@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from deltamerge.workers.signed_urls import errors_without_queries
+
+_SERVICE = re.compile(r"(?:^|(?<=\.))(?:blob|dfs)(?=\.)")
+
+
+def of_service(domain: str, service: str) -> str:
+    """Return the part of an account's host behind its name, with the service ``blob`` or ``dfs`` in it."""
+    return _SERVICE.sub(service, domain, count=1)
 
 
 class AzureSystem:
