@@ -27,7 +27,9 @@ _OF_MACHINE = frozenset(
     }
 )  # fmt: skip
 # Arrow's file systems for stores have no numbers for errors.
-_OF_STORE = re.compile(r"AWS Error|google::cloud::Status|(?i:timed? ?out|no space left|too many open files|connection)")
+_OF_STORE = re.compile(
+    r"AWS Error|Azure Error|google::cloud::Status|(?i:timed? ?out|no space left|too many open files|connection)"
+)
 
 
 def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
