@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
 from datetime import date
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -16,9 +19,10 @@ from deltamerge.data_source.file_parts import grouped
 from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request, parse_bytes
 from deltamerge.data_source.write_options import asked_write
-from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, DeltaTableException
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
+from deltamerge.spark.data_source import source_settings
 from deltamerge.workers.conditions import Constant, Operation
 from deltamerge.workers.table_rows import FilePart
 from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE
@@ -106,6 +110,46 @@ def test_secrets_are_not_shown() -> None:
     assert "hunter2" not in repr(
         Request({"fs.s3a.secret.key": "hunter2"}, {"spark.hadoop.fs.s3a.secret.key": "hunter2"})
     )
+
+
+def test_a_single_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no links")
+
+    monkeypatch.setattr(os, "link", no_links)
+    Request({"path": str(tmp_path), "single_writer": "true"}, {}).store.put_if_absent("x", b"1")
+    with pytest.raises(DeltaTableException, match="single_writer=true"):
+        Request({"path": str(tmp_path)}, {}).store.put_if_absent("y", b"1")
+
+
+def test_name_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of a session, and options, whose names Spark has in lower case."""
+    asked: list[Any] = []
+    monkeypatch.setattr("deltamerge.data_source.request.open_store", lambda *given: asked.append(given))
+    settings = {
+        "spark.hadoop.dfs.nameservices": "ns",
+        "spark.hadoop.dfs.ha.namenodes.ns": "a,b",
+        "dfs.namenode.rpc-address.ns.a": "host:1",
+        "spark.hadoop.fs.s3a.secret.key": "secret",
+    }
+    options = {"path": "hdfs://ns/t", "fs.defaultfs": "hdfs://ns", "dfs.namenode.rpc-address.ns.b": "host:2"}
+    assert Request({**options, "single_writer": "true"}, settings).store is None
+    given = {"fs.defaultFS": "hdfs://ns", "dfs.namenode.rpc-address.ns.b": "host:2", "single_writer": "true"}
+    session = {
+        "dfs.nameservices": "ns",
+        "dfs.ha.namenodes.ns": "a,b",
+        "dfs.namenode.rpc-address.ns.a": "host:1",
+    }
+    assert asked == [("hdfs://ns/t", given, session)]
+
+
+def test_the_source_takes_along_how_hdfs_is_reached(spark: SparkSession) -> None:
+    key = "spark.hadoop.dfs.ha.namenodes.ns"
+    spark.conf.set(key, "a,b")
+    try:
+        assert source_settings(spark)[key] == "a,b"
+    finally:
+        spark.conf.unset(key)
 
 
 def test_sizes() -> None:

@@ -25,6 +25,8 @@ spark.conf.set("spark.deltamerge.merge.driverBytes", "0")
 table = deltamerge.DeltaTable.forPath(spark, path)
 merge = table.alias("t").merge(spark.range(2, 5).alias("s"), "t.id = s.id")
 merge.whenMatchedDelete().whenNotMatchedInsertAll().execute()
+spark.conf.set("spark.deltamerge.storage.logAccess", "server")
+assert deltamerge.DeltaTable.forPath(spark, path).toDF().columns == ["id"]
 print(sorted(row.id for row in spark.table("seen").collect()), sorted(row.id for row in table.toDF().collect()))
 assert spark.sparkContext.pythonExec == "python3"
 """

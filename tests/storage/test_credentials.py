@@ -69,7 +69,7 @@ def test_what_tasks_do_not_take_for_azure() -> None:
     files = open_store("abfss://c@account.dfs.core.windows.net/t", {PROVIDER: token}).files
     assert not isinstance(files, Files)
     sas = {"sas_token": "sv=1&sig=x", "expires_at": minutes(60)}
-    assert in_tasks("abfss://c@account.dfs.core.windows.net/t", lambda: sas)().options["sas_token"] == "sv=1&sig=x"
+    assert in_tasks("abfss://c@account.dfs.core.windows.net/t", lambda: sas)().options["sas_token"] == "?sv=1&sig=x"
 
 
 def failing() -> Any:

@@ -9,6 +9,7 @@ from deltamerge.storage.hadoop_options import keys_of_store, obstore_options, wi
 from deltamerge.storage.store import ObjectStore, open_store
 from deltamerge.storage.task_files import NotOpened, task_files
 from deltamerge.workers.files import Files
+from deltamerge.workers.obstore_client import open_bucket
 
 S3A = {
     "fs.s3a.access.key": "AK",
@@ -187,7 +188,11 @@ def test_encryption_is_no_credential(
 @pytest.mark.parametrize("account_first", [True, False])
 def test_what_is_of_an_azure_account_comes_before_what_is_of_all(account_first: bool) -> None:
     client = "fs.azure.account.oauth2.client"
-    of_all = {f"{client}.id": "all", f"{client}.secret": "all", f"{client}.endpoint": "https://login/tenant/token"}
+    of_all = {
+        f"{client}.id": "all",
+        f"{client}.secret": "all",
+        f"{client}.endpoint": "https://login.microsoftonline.com/tenant/token",
+    }
     of_one = {f"{client}.{part}.mine.dfs.core.windows.net": "mine" for part in ("id", "secret")}
     other = {f"{client}.id.other.dfs.core.windows.net": "other"}
     settings = of_one | of_all | other if account_first else other | of_all | of_one
@@ -285,6 +290,38 @@ def test_an_option_under_two_names() -> None:
         ),
         ("s3", "b", {"region": "r", "skip_signature": "true", "timeout": "5s"}, {"region": "r", "anonymous": True}),
         ("az", "c@acc.dfs.core.windows.net", {"account_key": "K"}, {"account_name": "acc", "account_key": "K"}),
+        ("az", "c@acc.dfs.core.windows.net", {"sas_key": "a=1"}, {"account_name": "acc", "sas_token": "?a=1"}),
+        ("az", "c@acc.dfs.core.windows.net", {"sas_key": "?a=1"}, {"account_name": "acc", "sas_token": "?a=1"}),
+        (
+            "az",
+            "c@acc.dfs.core.usgovcloudapi.net",
+            {"account_key": "K"},
+            {
+                "account_name": "acc",
+                "account_key": "K",
+                "blob_storage_authority": ".blob.core.usgovcloudapi.net",
+                "dfs_storage_authority": ".dfs.core.usgovcloudapi.net",
+            },
+        ),
+        (
+            "az",
+            "w@onelake.dfs.fabric.microsoft.com",
+            {"client_id": "i", "client_secret": "s", "tenant_id": "t"},
+            {
+                "account_name": "onelake",
+                "client_id": "i",
+                "client_secret": "s",
+                "tenant_id": "t",
+                "blob_storage_authority": ".blob.fabric.microsoft.com",
+                "dfs_storage_authority": ".dfs.fabric.microsoft.com",
+            },
+        ),
+        (
+            "s3",
+            "bkt",
+            {"region": "r", "virtual_hosted_style_request": "true", "endpoint": "http://bkt.minio:9000"},
+            {"region": "r", "force_virtual_addressing": True, "endpoint_override": "minio:9000", "scheme": "http"},
+        ),
         ("gs", "b", {"skip_signature": "true"}, {"anonymous": True}),
     ],
 )
@@ -295,6 +332,54 @@ def test_tasks_get_pyarrows_names(kind: str, authority: str, options: dict[str, 
     assert "S" not in repr(files).replace("Files", "")
 
 
-@pytest.mark.parametrize(("kind", "options"), [("s3", {"sse_kms_key_id": "k"}), ("", {}), ("az", {"account_key": "K"})])
+@pytest.mark.parametrize(
+    ("url", "options", "expected"),
+    [
+        ("s3n://b/t", {}, None),
+        *(
+            (f"abfss://c@{host}/t", {"account_key": "a2V5"}, f"https://{blobs}")
+            for host, blobs in {
+                "acc.dfs.core.usgovcloudapi.net": "acc.blob.core.usgovcloudapi.net",
+                "acc.blob.core.chinacloudapi.cn": "acc.blob.core.chinacloudapi.cn",
+                "acc.z01.dfs.storage.azure.net": "acc.z01.blob.storage.azure.net",
+            }.items()
+        ),
+        ("abfss://c@acc.dfs.core.usgovcloudapi.net/t", {"endpoint": "https://here"}, "https://here"),
+    ],
+)
+def test_urls_that_obstore_does_not_know(url: str, options: dict[str, str], expected: str | None) -> None:
+    store = open_store(url, options)
+    assert isinstance(store, ObjectStore)
+    assert store.root == url
+    if expected is not None:
+        config = store._inner.config
+        assert (config["endpoint"], config["account_name"], config["container_name"]) == (expected, "acc", "c")
+    scheme, _, authority = url.removesuffix("/t").partition("://")
+    assert open_bucket(f"{scheme}://{authority}", {"config": options}) == store._inner
+
+
+def test_data_lake_of_the_first_generation_is_hadoops() -> None:
+    with pytest.raises(DeltaTableException, match="There is no store for 'adl' paths"):
+        open_store("adl://account.azuredatalakestore.net/t")
+
+
+def test_accounts_of_other_clouds() -> None:
+    host = "acc.z01.dfs.storage.azure.net"
+    assert obstore_options(f"c@{host}", {f"fs.azure.account.key.{host}": "a2V5"}) == {"account_key": "a2V5"}
+    client = {"fs.azure.account.oauth2.client.endpoint": "https://login.microsoftonline.us/tenant-7/oauth2/token"}
+    expected = {"tenant_id": "tenant-7", "authority_host": "https://login.microsoftonline.us"}
+    assert obstore_options("c@acc.dfs.core.usgovcloudapi.net", client) == expected
+    open_store("abfss://c@acc.dfs.core.usgovcloudapi.net/t", {**client, "client_id": "me", "client_secret": "s"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("s3", {"sse_kms_key_id": "k"}),
+        ("s3", {"virtual_hosted_style_request": "true", "endpoint": "http://minio"}),
+        ("", {}),
+        ("az", {"account_key": "K"}),
+    ],
+)
 def test_options_that_tasks_do_not_know(kind: str, options: dict[str, str]) -> None:
     assert isinstance(task_files(kind, "b", options), NotOpened)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pyarrow as pa
 import pytest
 
 from deltamerge.exceptions import DeltaTableException
@@ -19,12 +20,14 @@ from deltamerge.workers.files import Files, Output
 from .s3 import KEY_ID, SECRET
 
 TOKEN = "tokenTOKEN0123456789"
-SECRETS = (KEY_ID, SECRET, TOKEN)
+SIGNATURE = "sigSIG0123456789%3D"
+SECRETS = (KEY_ID, SECRET, TOKEN, SIGNATURE, SIGNATURE.removesuffix("%3D"))
+METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 
 
 @contextmanager
-def refusing() -> Iterator[str]:
-    """Starts a store that refuses each request as S3 does: its answer repeats the key and the headers."""
+def refusing(*methods: str) -> Iterator[str]:
+    """Starts a store that refuses requests of some methods as S3 does: its answer repeats the key and the headers."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -33,8 +36,12 @@ def refusing() -> Iterator[str]:
                 "<Error><Code>SignatureDoesNotMatch</Code><Message>Check your key.</Message>"
                 f"<AWSAccessKeyId>{KEY_ID}</AWSAccessKeyId><CanonicalRequest>{headers}</CanonicalRequest></Error>"
             ).encode()
-            self.send_response(403)
+            self.send_response(403 if self.command in methods else 200)
             self.send_header("Content-Length", str(len(content)))
+            for name in ("Last-Modified", "x-ms-creation-time"):
+                self.send_header(name, "Mon, 01 Jan 2024 00:00:00 GMT")
+            for name, value in {"ETag": '"1"', "x-ms-blob-type": "BlockBlob", "x-ms-server-encrypted": "true"}.items():
+                self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(content)
@@ -42,7 +49,7 @@ def refusing() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    for method in ("GET", "HEAD", "PUT", "POST", "DELETE"):
+    for method in METHODS:
         setattr(Handler, f"do_{method}", Handler.answer)
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=running.serve_forever, daemon=True)
@@ -61,13 +68,25 @@ def write(files: Files, url: str) -> None:
         output.keep()
 
 
-def test_answers_that_repeat_the_request() -> None:
+def of_s3(endpoint: str) -> tuple[str, dict[str, str]]:
+    known = {"region": "us-east-1", "access_key_id": KEY_ID, "secret_access_key": SECRET, "token": TOKEN}
+    return "s3://tables/t", {"endpoint": endpoint, "allow_http": "true", **known}
+
+
+def of_azure(endpoint: str) -> tuple[str, dict[str, str]]:
+    token = f"sv=2022-11-02&sig={SIGNATURE}&sp=r"
+    return "abfss://c@account.dfs.core.windows.net/t", {"endpoint": endpoint, "allow_http": "true", "sas_key": token}
+
+
+@pytest.mark.parametrize("place", [of_s3, of_azure])
+def test_answers_that_repeat_the_request(place: Callable[[str], tuple[str, dict[str, str]]]) -> None:
     """Whatever is asked of a store that refuses: the traceback has its code, and no key."""
-    with refusing() as endpoint:
-        options = {"endpoint": endpoint, "allow_http": "true", "region": "us-east-1", "token": TOKEN}
-        store = open_store("s3://tables/t", {**options, "access_key_id": KEY_ID, "secret_access_key": SECRET})
+    with refusing(*METHODS) as endpoint:
+        root, options = place(endpoint)
+        store = open_store(root, options)
         assert isinstance(store, ObjectStore) and isinstance(store.files, Files)
-        files, url = store.files, "s3://tables/t/x.parquet"
+        files, url = store.files, f"{root}/x.parquet"
+        by_arrow = Files(files.kind, files.options)
         calls: dict[str, Callable[[], object]] = {
             "snapshot": lambda: load_snapshot(store),
             "get": lambda: store.get("x"),
@@ -80,8 +99,12 @@ def test_answers_that_repeat_the_request() -> None:
             "open_input": lambda: store.open_input("x").read(),
             "parquet": lambda: files.parquet(url),
             "write": lambda: write(files, url),
-            "names": lambda: files.names("s3://tables/t/x"),
-            "by PyArrow": lambda: Files(files.kind, files.options).parquet(url),
+            "names": lambda: files.names(f"{root}/x"),
+            "parquet by PyArrow": lambda: by_arrow.parquet(url),
+            "write by PyArrow": lambda: write(by_arrow, url),
+            "rows by PyArrow": lambda: by_arrow.write_row_groups(url, [pa.table({"a": [1]})]),
+            "arrow": lambda: by_arrow.arrow(url),
+            "remove": lambda: by_arrow._remove(url),
         }
         for name, call in calls.items():
             try:
@@ -93,6 +116,21 @@ def test_answers_that_repeat_the_request() -> None:
             else:
                 raise AssertionError(f"{name}: no error")
         assert not any(secret in f"{store!r}{files!r}{store.root}" for secret in SECRETS)
+
+
+def test_files_that_were_opened() -> None:
+    """What Azure refuses after it has told a file's size."""
+    with refusing("GET") as endpoint:
+        root, options = of_azure(endpoint)
+        files = open_store(root, options).files
+        assert isinstance(files, Files)
+        system = Files(files.kind, files.options)._system
+        with system.open_input_file("c/t/x") as file:
+            for read in (lambda: file.read_at(1, 0), file.read_buffer):
+                with pytest.raises(OSError, match="403") as caught:
+                    read()
+                shown = "".join(traceback.format_exception(caught.value))
+                assert not any(secret in shown for secret in SECRETS), shown
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from deltamerge.log.snapshot import Snapshot, load_snapshot
 from deltamerge.storage.calls import described, raise_error
 from deltamerge.storage.local_store import LocalStore
 from deltamerge.storage.store import open_store
+from deltamerge.storage.stored_file import not_atomic
 from deltamerge.txn.application import ApplicationTransaction
 from deltamerge.txn.prepared import CommitSettings
 from deltamerge.txn.transaction import ReadSet, commit
@@ -283,6 +284,22 @@ def test_a_refusal_in_a_task_is_the_stores_own_error(tmp_path: Path, kind: type[
 
     read = load_snapshot(InTasks(str(tmp_path)))
     with pytest.raises(kind):
+        commit(prepare(read, write_file(read, [1])), clock)
+
+
+class NotAtomic(LocalStore):
+    """A file system that two writers could both commit to."""
+
+    is_local = False
+
+    def put_if_absent(self, path: str, content: bytes) -> None:
+        raise not_atomic("oss", self.root)
+
+
+def test_a_store_that_is_not_atomic_has_not_written(tmp_path: Path) -> None:
+    create(tmp_path)
+    read = load_snapshot(NotAtomic(str(tmp_path)))
+    with pytest.raises(DeltaTableException, match="Nothing was written"):
         commit(prepare(read, write_file(read, [1])), clock)
 
 

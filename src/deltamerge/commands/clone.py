@@ -51,7 +51,8 @@ def shallow_clone(
     """
     properties = named_properties(properties, any_name=session_conf(target.spark, CommandConf).any_property)
     snapshot = source.snapshot(version)
-    snapshot.check_writable()
+    snapshot.check_protocol()
+    target.store.check_commits()
     before = target.snapshot_to_write() if table_exists(target.store) else None
     if before is not None and not replaces:
         raise DeltaAnalysisException(

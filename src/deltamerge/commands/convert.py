@@ -32,7 +32,7 @@ from deltamerge.spark import columns as F
 from deltamerge.spark.failed_jobs import cause_in
 from deltamerge.spark.session import SPARK_ERRORS, settings_below
 from deltamerge.spark.table import Table
-from deltamerge.storage.store import StoredFile, in_parallel
+from deltamerge.storage.store import StoredFile, in_parallel, without_markers
 from deltamerge.txn.transaction import now_ms
 from deltamerge.workers.file_systems import is_of_machine
 from deltamerge.workers.parquet_footer import footer_bytes, rows_by_footer
@@ -53,7 +53,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     if table_exists(table.store):
         return
     partition_schema = as_strings(partition_schema)
-    found = table.store.list()
+    found = without_markers(table.store, table.store.list())
     _check_no_stream(table, found)
     files = [file for file in found if _is_data(file.path, partition_schema.names)]
     if not files:

@@ -23,7 +23,7 @@ from deltamerge.log.snapshot import Snapshot
 from deltamerge.spark.config import CommandConf
 from deltamerge.spark.session import session_conf
 from deltamerge.spark.table import Table
-from deltamerge.storage.store import StoredFile, own_files
+from deltamerge.storage.store import StoredFile, own_files, without_markers
 from deltamerge.storage.stored_file import SCHEME, uri_of
 from deltamerge.storage.task_files import store_kind
 from deltamerge.txn.transaction import now_ms
@@ -56,7 +56,8 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
     Args:
         kind: ``FULL`` for all that no version refers to, ``LITE`` for those of them that the log names.
     """
-    snapshot = table.snapshot_to_write()
+    snapshot = table.snapshot()
+    snapshot.check_protocol()
     own = interval_ms(snapshot.metadata, RETENTION, "interval 1 week")
     retention = None if retention_hours is None else whole_hours(retention_hours) * _HOUR
     if retention and conf.ignore_vacuum_retention:
@@ -64,7 +65,8 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
     _check_retention(retention, own, conf)
     before = now_ms() - (own if retention is None else retention)
     kept = _kept_paths(snapshot, before)
-    found = [file for file in own_files(table.store) if not _is_hidden(file.path, snapshot)]
+    listed = without_markers(table.store, own_files(table.store))
+    found = [file for file in listed if not _is_hidden(file.path, snapshot)]
     folders = {PurePosixPath("."), *(parent for file in found for parent in PurePosixPath(file.path).parents)}
     old = [file for file in found if file.modification_time < before and posixpath.normpath(file.path) not in kept]
     if kind == "LITE":

@@ -14,9 +14,9 @@ from deltamerge.skipping.timestamps import parse_instant, parse_timestamp, split
 from deltamerge.spark.config import MergeConf, read_conf
 from deltamerge.spark.default_file_system import in_known_bases
 from deltamerge.spark.table import SNAPSHOTS
-from deltamerge.storage.hadoop_options import keys_of_store
+from deltamerge.storage.hadoop_options import keys_of_store, prefixes_of_store
 from deltamerge.storage.store import Store, open_store
-from deltamerge.storage.stored_file import SCHEME
+from deltamerge.storage.stored_file import SCHEME, SINGLE_WRITER
 from deltamerge.storage.task_files import NotOpened
 from deltamerge.workers.files import Files
 from deltamerge.write.layout import bytes_of
@@ -54,13 +54,14 @@ class Request:
     @cached_property
     def store(self) -> Store:
         scheme = SCHEME.match(self.path)
+        alone = {SINGLE_WRITER: self.options[SINGLE_WRITER]} if SINGLE_WRITER in self.options else {}
         if scheme is None:
-            return open_store(self.path)
-        authority = self.path[scheme.end() :].lstrip("/").partition("/")[0]
-        keys = keys_of_store(scheme.group(1).lower(), authority)
-        session = {key: value for key in keys if (value := self._hadoop(self.settings, key))}
-        given = {key: value for key in keys if (value := self._hadoop(self.options, key.lower()))}
-        return open_store(self.path, given, session)
+            return open_store(self.path, alone)
+        name, authority = scheme.group(1).lower(), self.path[scheme.end() :].lstrip("/").partition("/")[0]
+        known, prefixes = keys_of_store(name, authority), prefixes_of_store(name)
+        given = _of_hadoop(self.options, {key.lower(): key for key in known}, prefixes)
+        session = _of_hadoop(self.settings, {key: key for key in known}, prefixes)
+        return open_store(self.path, {**given, **alone}, session)
 
     @cached_property
     def files(self) -> Files:
@@ -148,9 +149,16 @@ class Request:
         value = self.settings.get(name)
         return default if value is None else parse_bytes(name, value)
 
-    @staticmethod
-    def _hadoop(values: Mapping[str, str], key: str) -> str | None:
-        return values.get(key) or values.get(_HADOOP + key)
+
+def _of_hadoop(values: Mapping[str, str], names: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Return Hadoop's settings under their own names: those known by some names, and those that begin with a prefix."""
+    found: dict[str, str] = {}
+    # A setting without the prefix of Spark's wins.
+    for name in sorted(values, key=lambda name: not name.startswith(_HADOOP)):
+        key = name.removeprefix(_HADOOP)
+        if values[name] and (key in names or key.startswith(prefixes)):
+            found[names.get(key, key)] = values[name]
+    return found
 
 
 def parse_bytes(name: str, value: str) -> int:

@@ -93,6 +93,11 @@ class Snapshot:
         return clustered_by(self.domain_metadata, self.schema)
 
     def check_writable(self) -> None:
+        """Refuse a table whose protocol cannot be written, or whose store takes no commits."""
+        self.check_protocol()
+        self.store.check_commits()
+
+    def check_protocol(self) -> None:
         check_protocol_writable(self.protocol, self.metadata)
 
     def transactions_at(self, now_ms: int) -> dict[str, SetTransaction]:

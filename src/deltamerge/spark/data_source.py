@@ -19,7 +19,7 @@ from deltamerge.spark.session import (
 )
 from deltamerge.workers.data_source import PUSHES_FILTERS
 
-_PREFIXES = ("spark.databricks.delta.", "spark.deltamerge.", "spark.hadoop.fs.", "fs.")
+_PREFIXES = ("spark.databricks.delta.", "spark.deltamerge.", "spark.hadoop.", "fs.", "dfs.")
 _KEYS = (
     "spark.default.parallelism",
     "spark.sql.ansi.enabled",

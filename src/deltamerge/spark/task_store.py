@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 import deltamerge.exceptions
 import deltamerge.storage
 from deltamerge.exceptions import DeltaTableException
+from deltamerge.spark.own_python import map_in_arrow
 from deltamerge.spark.session import SPARK_ERRORS
 from deltamerge.spark.tasks import PythonWorkersUnfit, python_workers
 from deltamerge.storage.calls import SCHEMA, Call, answering, raise_error
@@ -84,6 +85,9 @@ class TaskStore:
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         self._change("put_if_absent", path, content)
+
+    def check_commits(self) -> None:
+        """Do nothing: tasks open only stores that create a file atomically."""
 
     def put(self, path: str, content: bytes) -> None:
         self._change("put", path, content)
@@ -156,7 +160,7 @@ class TaskStore:
         work = answering(self.root, self._options(), self._defaults, call)
         try:
             with python_workers():
-                rows = self._spark.range(0, 1, 1, 1).mapInArrow(work, SCHEMA).collect()
+                rows = map_in_arrow(self._spark.range(0, 1, 1, 1), work, SCHEMA).collect()
         except PythonWorkersUnfit as error:
             raise self._unfit(str(error)) from error
         except SPARK_ERRORS as error:

@@ -39,14 +39,26 @@ _ENCRYPTED_BY = "server_side_encryption"
 _REFUSED = ("fs.s3a.acl.default", "fs.s3a.accesspoint.arn")
 _ENCRYPTION = (*_ALGORITHM, *_ENCRYPTION_KEY, _CONTEXT)
 _S3A_KEYS = (*_S3A, _ENDPOINT, _SSL, _PATH_STYLE, _PROVIDER, _REQUESTER_PAYS, *_ENCRYPTION, *_REFUSED)
-_HOST = r"([^.]+)\.(?:dfs|blob)\.[^/]+"
+# An account may be in a DNS zone.
+_HOST = r"([^.]+)(?:\.z\d+)?\.(?:dfs|blob)\.[^/]+"
 _ACCOUNT_KEY = re.compile(rf"fs\.azure\.account\.key\.{_HOST}")
 _SAS = re.compile(rf"fs\.azure\.sas\.fixed\.token\.{_HOST}")
 _CLIENT = re.compile(rf"fs\.azure\.account\.oauth2\.client\.(id|secret|endpoint)(?:\.{_HOST})?")
 _CLIENTS_OF_ALL = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
-_TENANT = re.compile(r"https://[^/]+/([^/]+)/")
+_TENANT = re.compile(r"(https://[^/]+)/([^/]+)/")
+_PUBLIC_LOGIN = "https://login.microsoftonline.com"
 _KEYFILE = ("fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile")
-_CREDENTIALS = ("key", "token", "secret", "client_id", "tenant", "service_account", "skip_signature", "credential")
+_CREDENTIALS = (
+    "key",
+    "token",
+    "secret",
+    "client_id",
+    "tenant",
+    "authority_host",
+    "service_account",
+    "skip_signature",
+    "credential",
+)
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 _AZURE_SCHEMES = frozenset({"abfs", "abfss", "az", "azure", "wasb", "wasbs"})
 
@@ -195,7 +207,10 @@ def _azure(account: str, key: str, value: str) -> dict[str, str]:
         return {}
     if part == "endpoint":
         tenant = _TENANT.match(value)
-        return {} if tenant is None else {"tenant_id": tenant.group(1)}
+        if tenant is None:
+            return {}
+        login = {} if tenant.group(1) == _PUBLIC_LOGIN else {"authority_host": tenant.group(1)}
+        return {"tenant_id": tenant.group(2), **login}
     return {f"client_{part}": value}
 
 

@@ -106,10 +106,13 @@ class HadoopStore:
 
     def put_if_absent(self, path: str, content: bytes) -> None:
         """Write a file under another name and rename it, which is atomic; see `Store.put_if_absent`."""
+        self.check_commits()
+        self._put(path, content, overwrite=False)
+
+    def check_commits(self) -> None:
         if not self._is_atomic and not self._has_single_writer:
             scheme = self.root.partition(":")[0]
             raise not_atomic(f"it is not known that {scheme} creates a file atomically", self.root)
-        self._put(path, content, overwrite=False)
 
     def put(self, path: str, content: bytes) -> None:
         self._put(path, content, overwrite=True)

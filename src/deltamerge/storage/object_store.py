@@ -69,13 +69,13 @@ class ObjectStore:
 
         found = self._asked(listed)
         self._count(requests=max(0, len(found) - 1) // _LISTED_AT_ONCE)
-        return sorted(map(self._stored, found), key=lambda f: f.path)
+        return self._files(found, prefix)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
         folder = folder.strip("/")
         if start_after is None:
             listed = self._asked(lambda inner: obstore.list_with_delimiter(inner, prefix=self._key(folder) or None))
-            return sorted(map(self._stored, listed["objects"]), key=lambda f: f.path)
+            return self._files(listed["objects"], folder)
         found = self._listed(folder, self._key(start_after))
         return [file for file in found if file.path.rpartition("/")[0] == folder]
 
@@ -91,6 +91,9 @@ class ObjectStore:
         except AlreadyExistsError as error:
             raise FileExistsError(f"{self.absolute(path)} exists") from error
         self._count(written=len(content))
+
+    def check_commits(self) -> None:
+        """Do nothing: these stores create a file only where there is none."""
 
     def put(self, path: str, content: bytes) -> None:
         with self._request():
@@ -180,6 +183,22 @@ class ObjectStore:
         if path.startswith("/"):
             return path.strip("/")
         return "/".join(part for part in (self._prefix, path.strip("/")) if part)
+
+    def _files(self, found: Iterable[_Meta], folder: str) -> StoredFiles:
+        """Return what was found in a folder by path, without the markers of folders with files.
+
+        S3's console and S3A leave an empty object with a slash at its end, and obstore shows its key without the slash.
+        """
+        files = sorted(map(self._stored, found), key=lambda f: f.path)
+        if all(file.size for file in files):
+            return files
+        folders = {folder.strip("/")}
+        for file in files:
+            parent = file.path.rpartition("/")[0]
+            while parent not in folders:
+                folders.add(parent)
+                parent = parent.rpartition("/")[0]
+        return [file for file in files if file.size or file.path not in folders]
 
     def _stored(self, meta: _Meta) -> StoredFile:
         path = meta["path"]

@@ -37,7 +37,7 @@ from deltamerge.workers.obstore_client import open_bucket
 
 __all__ = ["HadoopFiles", "HadoopStore", "LocalStore", "ObjectStore", "Store", "StoredFile", "open_store"]
 
-_OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https"})
+_OBJECT_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "az", "azure", "abfs", "abfss", "http", "https"})
 _Result = TypeVar("_Result")
 _AT_ONCE = 16
 # Keys of obstore's ClientConfig, for which it panics among those of the store itself, to which all others belong.
@@ -103,6 +103,9 @@ class Store(Protocol):
         Raises:
             FileExistsError: The file exists; it is not changed.
         """
+
+    def check_commits(self) -> None:
+        """Refuse a store in which a commit would be refused, as far as this is known before anything is written."""
 
     def put(self, path: str, content: bytes) -> None:
         """Write or replaces a file whole."""
@@ -248,6 +251,13 @@ def in_parallel(work: Callable[..., _Result], *items: Iterable[Any]) -> list[_Re
     """Return what a function returns for each item, in their order; threads wait for the store at the same time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(work, *items))
+
+
+def without_markers(store: Store, files: list[StoredFile]) -> list[StoredFile]:
+    """Return files without what may be a marker of an empty folder in an object store."""
+    if store.is_local:
+        return files
+    return [file for file in files if file.size or ("." in file.name and "=" not in file.name)]
 
 
 def own_files(store: Store) -> list[StoredFile]:

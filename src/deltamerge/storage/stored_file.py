@@ -73,10 +73,13 @@ def has_single_writer(options: Mapping[str, object]) -> bool:
     return str(options.get(SINGLE_WRITER, "false")).lower() == "true"
 
 
+NOT_ATOMIC = "DELTA_UNSUPPORTED_ATOMIC_WRITE"
+
+
 def not_atomic(why: str, root: str) -> DeltaTableException:
     """Return the error of a write that two writers might both take for theirs."""
     return DeltaTableException(
-        "DELTA_UNSUPPORTED_ATOMIC_WRITE",
+        NOT_ATOMIC,
         f"Nothing was written: {why}, so that two writers could both commit the same version. If nobody else ever "
         f"writes into the table, set the option {SINGLE_WRITER}=true where you open it.",
         parameters={"path": root},

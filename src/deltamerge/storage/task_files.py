@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
+from deltamerge.workers.azure import of_service
 from deltamerge.workers.files import Files
 
 
@@ -38,6 +39,7 @@ _AZURE = {
     "tenant_id": "tenant_id",
     "sas_key": "sas_token",
 }
+_PYARROWS_OWN = ("dfs.core.windows.net", "blob.core.windows.net")
 # What concerns how requests are sent, not what they may do.
 _OF_CLIENT = frozenset({"timeout", "connect_timeout", "read_timeout", "user_agent", "default_region"})
 
@@ -71,16 +73,21 @@ def task_files(
     return Files(kind, found, ranged)
 
 
-def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:
+def _s3(bucket: str, given: dict[str, str]) -> dict[str, Any] | str:
     """Return the arguments of PyArrow's file system, or why there are none; takes the options that it knows."""
     made: dict[str, Any] = {_S3[key]: given.pop(key) for key in [*given] if key in _S3}
     endpoint = given.pop("endpoint", None)
+    is_virtual = _is_true(given.pop("virtual_hosted_style_request", "false"))
     if endpoint is not None:
         parts = urlsplit(endpoint)
         if parts.path.strip("/"):
             return "tasks do not open an S3 endpoint with a path"
-        made |= {"endpoint_override": parts.netloc, "scheme": parts.scheme or "https"}
-    if _is_true(given.pop("virtual_hosted_style_request", "false")):
+        # To obstore the bucket is then in the endpoint, and PyArrow puts it there.
+        if is_virtual and not parts.netloc.startswith(f"{bucket}."):
+            return "with virtual_hosted_style_request the bucket is the first part of the endpoint's host"
+        host = parts.netloc.removeprefix(f"{bucket}.") if is_virtual else parts.netloc
+        made |= {"endpoint_override": host, "scheme": parts.scheme or "https"}
+    if is_virtual:
         made["force_virtual_addressing"] = True
     if _is_true(given.pop("skip_signature", "false")):
         made["anonymous"] = True
@@ -89,8 +96,13 @@ def _s3(_: str, given: dict[str, str]) -> dict[str, Any] | str:
 
 def _azure(authority: str, given: dict[str, str]) -> dict[str, Any] | str:
     made: dict[str, Any] = {_AZURE[key]: given.pop(key) for key in [*given] if key in _AZURE}
+    if "sas_token" in made:
+        # PyArrow puts it behind its URLs as it is.
+        made["sas_token"] = "?" + made["sas_token"].removeprefix("?")
     if "@" in authority:
-        made["account_name"] = authority.partition("@")[2].partition(".")[0]
+        made["account_name"], _, domain = authority.partition("@")[2].partition(".")
+        if domain not in _PYARROWS_OWN:
+            made |= {f"{each}_storage_authority": f".{of_service(domain, each)}" for each in ("blob", "dfs")}
     endpoint = given.pop("endpoint", None)
     if _is_true(given.pop("use_emulator", "false")):
         made.setdefault("account_name", "devstoreaccount1")

@@ -16,7 +16,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from deltamerge.exceptions import CommitStateUnknownException
+from deltamerge.exceptions import CommitStateUnknownException, DeltaTableException
 from deltamerge.log.actions import Action, CommitInfo, Metadata, to_json_lines
 from deltamerge.log.cleanup import PROTECTED_BEFORE
 from deltamerge.log.commit_times import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION
@@ -27,6 +27,7 @@ from deltamerge.log.properties import has_in_commit_timestamps
 from deltamerge.log.schema import parse_schema, schema_to_json
 from deltamerge.log.segment import commit_path
 from deltamerge.storage.store import Store
+from deltamerge.storage.stored_file import NOT_ATOMIC
 from deltamerge.txn.prepared import PreparedCommit
 from deltamerge.version import ENGINE_INFO
 
@@ -189,7 +190,8 @@ def _read_back(store: Store, version: int, content: bytes, txn_id: str) -> bool 
 def _is_final(store: Store, error: Exception) -> bool:
     """Return whether a write that failed, and left nothing so far, writes nothing later either."""
     if not store.is_local:
-        return isinstance(error, _REFUSED)
+        is_not_atomic = isinstance(error, DeltaTableException) and error.error_class == NOT_ATOMIC
+        return is_not_atomic or isinstance(error, _REFUSED)
     return not (isinstance(error, OSError) and error.errno in _NO_ANSWER)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from deltamerge.workers.azure import AzureSystem
 from deltamerge.workers.first_contact import StoreFailed
 from deltamerge.workers.hdfs import HdfsSystem
 
@@ -26,7 +27,9 @@ _OF_MACHINE = frozenset(
     }
 )  # fmt: skip
 # Arrow's file systems for stores have no numbers for errors.
-_OF_STORE = re.compile(r"AWS Error|google::cloud::Status|(?i:timed? ?out|no space left|too many open files|connection)")
+_OF_STORE = re.compile(
+    r"AWS Error|Azure Error|google::cloud::Status|(?i:timed? ?out|no space left|too many open files|connection)"
+)
 
 
 def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
@@ -45,7 +48,7 @@ def connect(kind: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401
     if kind == "gs":
         return pafs.GcsFileSystem(**options)
     if kind == "az":
-        return pafs.AzureFileSystem(**options)
+        return AzureSystem(options)
     raise ValueError("tasks do not open the store")
 
 

@@ -6,16 +6,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from deltamerge.workers.azure import of_service
 from deltamerge.workers.first_contact import StoreFailed, impatient, opening
 from deltamerge.workers.request_counter import RequestCounter
+from deltamerge.workers.signed_urls import without_queries
 
 _Answer = TypeVar("_Answer")
 
 _PROVIDER = "credential_provider"
-# A query may have a signature.
-_QUERY = re.compile(r"\?\S*")
 # In the body of an answer, which may repeat the request with its keys.
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+
+_S3N = "s3n://"
+_ACCOUNT = re.compile(r"abfss?://(?P<container>[^/@]+)@(?P<account>[^./]+)\.(?P<domain>[^/]+)", re.IGNORECASE)
+_KNOWN_DOMAIN = re.compile(r"(?:dfs|blob)\.(?:core\.windows\.net|fabric\.microsoft\.com)")
 
 
 class FileChanged(ValueError):
@@ -101,11 +105,24 @@ def open_bucket(url: str, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """
     from obstore.store import from_url  # noqa: PLC0415
 
+    url, arguments = _as_known(url, arguments)
     config = arguments.get("config", {})
     key = {name: config.get(name) for name in ("access_key_id", "secret_access_key")}
     if not all(key.values()) or config.get("session_token") or _PROVIDER in arguments:
         return from_url(url, **arguments)
     return from_url(url, **{**arguments, _PROVIDER: lambda: {**key, "token": None, "expires_at": None}})
+
+
+def _as_known(url: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return a URL and arguments that obstore takes; of Azure's hosts it knows those of the public cloud and Fabric."""
+    if url.startswith(_S3N):
+        return "s3://" + url.removeprefix(_S3N), arguments
+    found = _ACCOUNT.fullmatch(url)
+    if found is None or _KNOWN_DOMAIN.fullmatch(found["domain"]):
+        return url, arguments
+    endpoint = f"https://{found['account']}.{of_service(found['domain'], 'blob')}"
+    config = {"endpoint": endpoint, **arguments.get("config", {}), "account_name": found["account"]}
+    return f"az://{found['container']}", {**arguments, "config": config}
 
 
 def obstore_client(
@@ -121,6 +138,6 @@ def obstore_client(
 def reason_of(error: Exception) -> str:
     """Return what an error of obstore's says, without what may be secret: of the store's answer only its code."""
     message = str(error).strip()
-    first = _QUERY.sub("", message.partition("\n")[0].partition("<")[0]).strip().rstrip(":")
+    first = without_queries(message.partition("\n")[0].partition("<")[0]).strip().rstrip(":")
     code = _CODE.search(message)
     return first if code is None else f"{first}: {code[1]}"

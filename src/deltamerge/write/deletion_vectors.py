@@ -122,7 +122,8 @@ def _write(store: Store, folder: str, vectors: list[BitMap64]) -> list[DeletionV
     for group in packed(((vector, len(vector[1])) for vector in serialized), _FILE_BYTES):
         file_id = uuid.uuid4()
         file = pack_vectors([data for _, data in group])
-        store.put_if_absent(f"{folder}/{vector_file_name(file_id)}", file.content)
+        # Nobody else has the name: where an answer was lost, the file is this one.
+        store.put(f"{folder}/{vector_file_name(file_id)}", file.content)
         descriptors += [
             relative_descriptor(folder, file_id, place, cardinality)
             for place, (cardinality, _) in zip(file.places, group, strict=True)

@@ -321,6 +321,7 @@ def write_table(
     if before is not None and asked.kind != "overwrite_schema":
         return _write_rows(table, before, frame, asked, on_commit)
     refuse_new_definition(asked.data_change, exists)
+    table.store.check_commits()
     schema, defaults = new_schema(frame.schema), {} if exists else _default_properties(table)
     properties = asked.set_properties if exists else asked.properties
     definition = new_definition(before, table.name, schema, asked.partition_columns, properties, defaults)

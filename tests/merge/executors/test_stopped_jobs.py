@@ -52,6 +52,7 @@ def test_a_source_that_cannot_be_read() -> None:
         (OSError(errno.ENOSPC, "No space left on device"), True),
         (OSError(errno.EMFILE, "Too many open files"), True),
         (OSError("When reading key a: AWS Error NETWORK_CONNECTION during GetObject"), True),
+        (OSError("GetProperties failed for 'https://a/c/f'. Azure Error: [ServerBusy] 503 The server is busy."), True),
         (pa.ArrowMemoryError("malloc failed"), True),
         (OSError("Couldn't deserialize thrift: TProtocolException"), False),
         (FileNotFoundError(errno.ENOENT, "gone"), False),
