@@ -138,6 +138,8 @@ def test_files(system: HadoopFiles, hdfs: Hdfs) -> None:
     assert [(file.path, file.size) for file in store.list()] == [("_delta_log/1.json", 5), ("a b/c%20d#?.txt", 10)]
     assert [file.path for file in store.list_folder("_delta_log", "_delta_log/0")] == ["_delta_log/1.json"]
     assert store.list_folder("_delta_log", "_delta_log/1.json") == []
+    assert [file.path for file in store.list_folder("a b")] == ["a b/c%20d#?.txt"]
+    assert store.list_folder("") == []
     with store.open_input("a b/c%20d#?.txt") as file:
         file.seek(-3, 2)
         assert file.read() == b"789"

@@ -109,7 +109,7 @@ class Vanishing:
     def __init__(self, times: int) -> None:
         self.times = times
 
-    def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
+    def files(self, folder: str, *, recursive: bool, after: str = "") -> Iterator[FoundFile]:
         if folder == "/t/nowhere":
             raise FileNotFoundError(folder)
         yield FoundFile(f"{folder}/a", 1, 1)

@@ -66,13 +66,27 @@ class JvmFiles:
         self.url = f"{scheme}:" if authority is None else f"{scheme}://{authority}"
         self._is_atomic = scheme.lower() in ATOMIC_RENAME
 
-    def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
+    def files(self, folder: str, *, recursive: bool, after: str = "") -> Iterator[FoundFile]:
         with self._errors():
-            found = self._system.listFiles(self._path(folder), recursive)
-            while found.hasNext():
-                status = found.next()
-                path = str(status.getPath().toUri().getPath())
-                yield FoundFile(path, int(status.getLen()), int(status.getModificationTime()))
+            yield from self._files_below(folder) if recursive else self._files_in(folder, after)
+
+    def _files_below(self, folder: str) -> Iterator[FoundFile]:
+        found = self._system.listFiles(self._path(folder), True)
+        while found.hasNext():
+            yield _found(found.next())
+
+    def _files_in(self, folder: str, after: str) -> Iterator[FoundFile]:
+        found = self._system.listStatus(self._path(folder))
+        if not len(found):
+            return
+        # All names by one call: a log has thousands of files, of which the last ones are looked at.
+        paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(found)
+        start = str(found[0].getPath().getParent().toString()).rstrip("/") + "/"
+        shown = str(self._jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(paths).mkString("\n"))
+        names = shown.removeprefix(start).split(f"\n{start}")
+        for index, name in enumerate(names):
+            if posixpath.join(folder, name) > after and found[index].isFile():
+                yield _found(found[index])
 
     def size(self, path: str) -> int:
         with self._errors():
@@ -181,3 +195,8 @@ class JvmFiles:
             f"The file system of '{self._url}' was not reached: {reason}. {advice}",
             parameters={"path": self._url},
         )
+
+
+def _found(status: Any) -> FoundFile:  # noqa: ANN401
+    path = str(status.getPath().toUri().getPath())
+    return FoundFile(path, int(status.getLen()), int(status.getModificationTime()))

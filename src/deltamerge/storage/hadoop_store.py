@@ -46,8 +46,8 @@ class HadoopFiles(Protocol):
 
     url: str
 
-    def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
-        """Return the files in a folder."""
+    def files(self, folder: str, *, recursive: bool, after: str = "") -> Iterator[FoundFile]:
+        """Return the files in a folder; of one that is not searched below only paths greater than `after`."""
 
     def size(self, path: str) -> int:
         """Return a file's size in bytes; a folder does not exist as a file."""
@@ -97,8 +97,7 @@ class HadoopStore:
         return self._listed(prefix, recursive=True)
 
     def list_folder(self, folder: str, start_after: str | None = None) -> StoredFiles:
-        found = self._listed(folder, recursive=False)
-        return [file for file in found if start_after is None or file.path > start_after]
+        return self._listed(folder, recursive=False, after="" if start_after is None else self._key(start_after))
 
     def get(self, path: str) -> bytes:
         key = self._key(path)
@@ -162,11 +161,11 @@ class HadoopStore:
                 self._system.delete(temporary)
             raise
 
-    def _listed(self, folder: str, *, recursive: bool) -> StoredFiles:
+    def _listed(self, folder: str, *, recursive: bool, after: str = "") -> StoredFiles:
         key, failure = self._key(folder), None
         for _ in range(_LISTINGS):
             try:
-                found = [self._stored(each) for each in self._system.files(key, recursive=recursive)]
+                found = [self._stored(each) for each in self._system.files(key, recursive=recursive, after=after)]
                 return sorted(found, key=lambda file: file.path)
             except FileNotFoundError as error:
                 # A folder below it may have gone meanwhile, such as one of a Spark task that another one replaces.

@@ -56,9 +56,9 @@ class NativeHdfs:
                 parameters={"path": url},
             ) from None
 
-    def files(self, folder: str, *, recursive: bool) -> Iterator[FoundFile]:
+    def files(self, folder: str, *, recursive: bool, after: str = "") -> Iterator[FoundFile]:
         for status in self._client.list_status(folder, recursive):
-            if not status.isdir:
+            if not status.isdir and (recursive or status.path > after):
                 yield FoundFile(status.path, status.length, status.modification_time)
 
     def size(self, path: str) -> int:
