@@ -399,3 +399,19 @@ def test_constants_of_partitions(value: str) -> None:
     found = parse_statement(f"INSERT INTO t PARTITION (p = {value}, q) SELECT 1")
     assert isinstance(found, ast.InsertRows)
     assert found.partition == (("p", value), ("q", None))
+
+
+@pytest.mark.parametrize("option", ["START WITH 9223372036854775808", "INCREMENT BY -9223372036854775809"])
+def test_identities_are_bigint(option: str) -> None:
+    with pytest.raises(DeltaParseException, match=r"PARSE_SYNTAX_ERROR.*is no BIGINT"):
+        parse_statement(f"CREATE TABLE t (i BIGINT GENERATED ALWAYS AS IDENTITY ({option})) USING delta")
+
+
+def test_a_step_of_an_identity_is_not_zero() -> None:
+    with pytest.raises(DeltaParseException, match="IDENTITY_COLUMNS_ILLEGAL_STEP"):
+        parse_statement("CREATE TABLE t (i BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 0)) USING delta")
+
+
+def test_vacuum_names_its_kind_once() -> None:
+    with pytest.raises(DeltaParseException, match="each option once"):
+        parse_statement("VACUUM t LITE FULL")
