@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
+from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
 from deltamerge.skipping.keys import Key
 from deltamerge.skipping.partition_keys import partition_of
+from deltamerge.skipping.partition_values import partition_strings
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
@@ -27,11 +31,11 @@ def replaced_files(
     """Return what finds the files whose place new ones take; it returns None for an append.
 
     Args:
+        keeps_null: As `of_same_partitions` has it.
         condition: For ``replace_where``: SQL over partition columns, which must hold for the new rows, too.
 
     Raises:
         AnalysisException: The condition names no columns of the table. What is returned raises a
-        keeps_null: As `of_same_partitions` has it.
             DeltaAnalysisException where a row is not in the partitions that it names.
     """
     if kind == "append":
@@ -54,7 +58,9 @@ def replaced_files(
 
 
 def replaced_among(snapshot: Snapshot, among: FilesAmong) -> Replaced:
-    files = snapshot.files.add_files()
+    firsts, places = _partitions(snapshot)
+    # One file of each partition stands for all of them: a large table has few partitions among many files.
+    files = snapshot.files.take(firsts).add_files()
     fitting = {file.path for file in among(files)}
     fits = np.array([file.path in fitting for file in files], np.bool_)
     return Replaced(snapshot.files.filter(fits[places]), among)
