@@ -217,3 +217,17 @@ def test_an_entry_that_cannot_be_taken_out_hides_no_error(
     with pytest.raises(OSError, match="no space"):
         deltamerge.sql(spark, f"CREATE TABLE {name} USING delta AS SELECT 1 AS id")
     assert "stays in the catalog" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["statement", "writer"])
+def test_a_query_for_a_location_with_a_table(spark: SparkSession, tmp_path: Path, name: str, how: str) -> None:
+    path = tmp_path / "t"
+    write_delta(spark.range(3), str(path))
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION.*has a table"):
+        if how == "statement":
+            made = f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION '{path}' AS SELECT 'a' AS other"
+            deltamerge.sql(spark, made)
+        else:
+            save_as_table(spark.range(9), name, Save("delta", "ignore", options={"path": str(path)}))
+    assert not spark.catalog.tableExists(name)
+    assert DeltaTable.forPath(spark, str(path)).toDF().count() == 3

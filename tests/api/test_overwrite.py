@@ -11,7 +11,8 @@ from pyspark.sql.types import StringType, StructField
 
 from deltamerge import DeltaTable, write_delta
 from deltamerge.api.delta_table import IdentityGenerator
-from deltamerge.exceptions import DeltaAnalysisException, InvariantViolationException
+from deltamerge.api.save_frame import Save, save_to_path
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, InvariantViolationException
 from merge.tables import actions, commit, commit_info, files_below, frame, people, rows
 
 if TYPE_CHECKING:
@@ -143,3 +144,47 @@ def test_the_history_counts_what_an_overwrite_removed(records: str, spark: Spark
         spark.conf.unset(key)
     metrics = commit_info(path, 1).get("operationMetrics")
     assert (metrics and metrics["numRemovedFiles"]) == ("1" if records == "true" else None)
+
+
+@pytest.mark.sessions
+def test_partitions_of_null_that_a_dynamic_overwrite_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    """As in delta-spark, one NULL among the values of a partition is enough."""
+    path = str(tmp_path / "t")
+    before = spark.sql("VALUES (NULL, 1, 1), ('a', NULL, 2), ('b', 3, 3) AS t(p, q, v)")
+    write_delta(before, path, partition_by=["p", "q"])
+    option = {"usenullintolerantequalitywithdpo": "true"}
+    dynamic = Save("delta", "overwrite", options={**option, "partitionoverwritemode": "dynamic"})
+    save_to_path(before.selectExpr("p", "q", "v * 10 AS v"), path, dynamic)
+    found = DeltaTable.forPath(spark, path).toDF()
+    assert sorted(row[0] for row in found.select("v").collect()) == [1, 2, 10, 20, 30]
+    with pytest.raises(DeltaIllegalArgumentException, match="DELTA_ILLEGAL_OPTION"):
+        save_to_path(before, path, Save("delta", "overwrite", options=option))
+    assert found.count() == 5
+
+
+@pytest.mark.sessions
+@pytest.mark.parametrize("where", ["T.p = 'a'", "t.p = 'a' OR t.v = 10"])
+def test_the_alias_in_a_condition(spark: SparkSession, tmp_path: Path, where: str) -> None:
+    path = str(tmp_path / "t")
+    write_delta(spark.sql("VALUES ('a', 1), ('b', 2) AS t(p, v)"), path, partition_by="p")
+    options = {"replacewhere": where, "targetalias": "t"}
+    save_to_path(spark.sql("SELECT 'a' AS p, 10 AS v"), path, Save("delta", "overwrite", options=options))
+    assert rows(DeltaTable.forPath(spark, path).toDF().select("p", "v")) == [("a", 10), ("b", 2)]
+
+
+@pytest.mark.sessions
+def test_partition_columns_that_no_table_has(spark: SparkSession, tmp_path: Path) -> None:
+    path, found = str(tmp_path / "t"), spark.sql("SELECT 1 AS a, 2 AS b, NULL AS n")
+    made = DeltaTable.create(spark).location(path).addColumn("a", "INT").addColumn("b", "INT")
+    writes = (
+        made.partitionedBy("a", "A").execute,
+        lambda: write_delta(found, path, partition_by=["a", "A"]),
+        lambda: save_to_path(found, path, Save("delta", partition_by=("a", "a"))),
+        lambda: save_to_path(found, path, Save("delta", options={"partitionby": "a,a"})),
+    )
+    for write in writes:
+        with pytest.raises(DeltaAnalysisException, match=r"DELTA_DUPLICATE_COLUMNS_FOUND.PARTITION_COLUMNS.*`a`"):
+            write()
+    with pytest.raises(DeltaAnalysisException, match=r"DELTA_INVALID_PARTITION_COLUMN_TYPE.*VOID"):
+        write_delta(found, path, partition_by="n")
+    assert not files_below(path)

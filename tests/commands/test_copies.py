@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,6 +31,7 @@ from deltamerge.log.snapshot import load_snapshot
 from deltamerge.storage.object_store import ObjectStore
 from deltamerge.storage.store import open_store
 from deltamerge.txn.transaction import commit
+from deltamerge.workers.parquet_footer import footer_bytes
 from merge.tables import EXECUTOR, VECTORS, actions, commit_info, delete_checksums, files_below
 from txn.tables import clock, prepare
 from write.foreign_files import write_encrypted, write_optional_keys
@@ -375,6 +376,20 @@ def test_convert_files_that_pyarrow_does_not_read(spark: SparkSession, tmp_path:
     merge_sql(spark, merge.format(path, 4))
     merged = {row.id: row.m for row in made.toDF().collect()}
     assert merged == {-1: {"a": 1}, 2: {"c": 5, "d": 6}, 3: {"b": 2}, -4: {"e": 7}, 5: {"f": 8}}
+
+
+def test_convert_opens_each_file_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The footers of many files are not in memory together."""
+    path, opened = tmp_path / "t", []
+
+    def counted(source: Any) -> int:
+        opened.append(source)
+        return footer_bytes(source)
+
+    monkeypatch.setattr("deltamerge.commands.convert.footer_bytes", counted)
+    spark.range(3).repartition(3).write.parquet(str(path))
+    DeltaTable.convertToDelta(spark, f"parquet.`{path}`")
+    assert len(opened) == len(actions(str(path), 0, "add"))
 
 
 def test_convert_encrypted_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -380,3 +380,19 @@ def test_optimize_of_one_partition_in_two_spellings(spark: SparkSession, tmp_pat
     opened = DeltaTable.forPath(spark, path)
     assert len(opened.table.snapshot().files.add_files()) == 1
     assert opened.toDF().where(f"p = {time}").count() == (9 if is_auto else 6)
+
+
+def test_the_kind_of_vacuum_that_the_session_sets(spark: SparkSession, tmp_path: Path) -> None:
+    path = table(spark, tmp_path)
+    stray = Path(path, "stray.parquet")
+    stray.write_text("of no commit")
+    os.utime(stray, (1, 1))
+    spark.conf.set("spark.databricks.delta.vacuum.lite.enabled", "true")
+    try:
+        DeltaTable.forPath(spark, path).vacuum()
+        deltamerge.sql(spark, f"VACUUM delta.`{path}`")
+        assert stray.exists()
+        deltamerge.sql(spark, f"VACUUM delta.`{path}` FULL")
+        assert not stray.exists()
+    finally:
+        spark.conf.unset("spark.databricks.delta.vacuum.lite.enabled")

@@ -18,8 +18,13 @@ from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import grouped
 from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request, parse_bytes
+<<<<<<< HEAD
 from deltamerge.data_source.write_options import asked_write
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, DeltaTableException
+=======
+from deltamerge.data_source.write_options import asked_write, option_properties
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
+>>>>>>> a3fb62158adc98ea8007006cbbf5c557397c49a7
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
 from deltamerge.spark.data_source import source_settings
@@ -93,7 +98,7 @@ def test_wrong_options() -> None:
     with pytest.raises(DeltaIllegalArgumentException, match="'maybe' for option 'mergeSchema'"):
         Request({"mergeschema": "maybe"}, {}).flag("mergeSchema")
     with pytest.raises(DeltaIllegalArgumentException, match="no table property"):
-        asked_write(Request({"delta.nosuch": "1"}, {}), overwrite=False)
+        option_properties(Request({"delta.nosuch": "1"}, {}))
     dynamic = {PARTITION_OVERWRITE_MODE: "dynamic"}
     with pytest.raises(DeltaIllegalArgumentException, match="DELTA_OVERWRITE_SCHEMA_WITH_DYNAMIC_PARTITION_OVERWRITE"):
         asked_write(Request({"partitionby": "p", "overwriteschema": "true"}, dynamic), overwrite=True)
@@ -171,13 +176,32 @@ def test_the_session_says_how_partitions_are_overwritten(options: dict[str, str]
     assert asked_write(Request({}, request.settings), overwrite=False).kind == "append"
 
 
+def test_null_among_partitions_that_are_overwritten() -> None:
+    option = {"usenullintolerantequalitywithdpo": "true"}
+    dynamic = Request({**option, "partitionoverwritemode": "dynamic"}, {})
+    assert asked_write(dynamic, overwrite=True).keeps_null_partitions
+    assert asked_write(Request({**option, "replacewhere": "p = 1"}, {}), overwrite=True).kind == "replace_where"
+    assert asked_write(Request(option, {}), overwrite=False).kind == "append"
+    with pytest.raises(DeltaIllegalArgumentException, match=r"DELTA_ILLEGAL_OPTION.*WithDPO.*Dynamic Partition"):
+        asked_write(Request(option, {}), overwrite=True)
+    with pytest.raises(DeltaIllegalArgumentException, match="must be 'true' or 'false'"):
+        asked_write(Request({"usenullintolerantequalitywithdpo": "x"}, {}), overwrite=True)
+
+
+def test_the_alias_of_a_condition() -> None:
+    request = Request({"replacewhere": "t.p = 1", "targetalias": "T"}, {})
+    condition = asked_write(request, overwrite=True).condition
+    assert condition is not None
+    assert condition.text == "p = 1"
+
+
 def test_properties_of_options_and_of_the_session() -> None:
     request = Request(
         {"delta.enablechangedatafeed": "true", "partitionby": "a, b"},
         {"spark.databricks.delta.properties.defaults.appendOnly": "true"},
     )
     wanted = asked_write(request, overwrite=False)
-    assert wanted.properties == {"delta.enableChangeDataFeed": "true"}
+    assert option_properties(request) == {"delta.enableChangeDataFeed": "true"}
     assert default_properties(request.settings) == {"delta.appendOnly": "true"}
     assert wanted.partition_columns == ("a", "b")
 

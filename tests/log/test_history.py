@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from obstore.store import MemoryStore
 from pyarrow import table as arrow_table
 
 from deltamerge.exceptions import DeltaLogCorruptException, DeltaTableNotFoundException
 from deltamerge.log.checkpoint.writing import write_checkpoint
 from deltamerge.log.history import read_history
 from deltamerge.log.snapshot import load_snapshot
-from deltamerge.storage.store import LocalStore, open_store
+from deltamerge.storage.object_store import counted
+from deltamerge.storage.store import LocalStore, ObjectStore, open_store
 from log.logs import PROTOCOL, Log, add, info, metadata, simple_log
 
 
@@ -113,3 +115,19 @@ def test_a_log_that_is_cleaned_up_while_it_is_read(tmp_path: Path) -> None:
 
     versions = [row["version"] for row in read_history(log.store)]
     assert [row["version"] for row in read_history(Cleaned(str(tmp_path)))] == versions[:-1]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_of_a_large_commit_the_first_line_is_read(tmp_path: Path, first: bool) -> None:
+    log = Log(tmp_path)
+    log.commit(PROTOCOL, metadata(), time_ms=1_000)
+    lines = [info(operation="WRITE"), *(add(f"f{number}" + "x" * 1000) for number in range(4000))]
+    log.commit(*(lines if first else lines[::-1]), time_ms=2_000)
+    bucket = MemoryStore()
+    for version in range(2):
+        bucket.put(f"t/_delta_log/{version:020d}.json", log.path(version).read_bytes())
+    store = ObjectStore("s3://bucket/t", bucket, "t").counting()
+    assert [row["operation"] for row in read_history(store)] == ["WRITE", None]
+    counts = counted(store)
+    assert counts is not None
+    assert (counts.bytes_read < 2 << 20) is first

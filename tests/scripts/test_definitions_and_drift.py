@@ -32,7 +32,7 @@ def test_a_date_becomes_a_timestamp_where_the_table_may_have_it(installed: Spark
     assert rows(installed.sql("SELECT a, d IS NULL FROM t")) == [(1, False), (2, True), (3, False)]
 
 
-@pytest.mark.parametrize("kind", ["ARRAY<INT>", "STRUCT<x: INT>", "MAP<STRING, INT>", "VARIANT"])
+@pytest.mark.parametrize("kind", ["ARRAY<INT>", "STRUCT<x: INT>", "MAP<STRING, INT>", "VARIANT", "VOID"])
 def test_types_that_are_no_partitions(installed: SparkSession, database: str, tmp_path: Path, kind: str) -> None:
     with pytest.raises(AnalysisException, match="DELTA_INVALID_PARTITION_COLUMN_TYPE"):
         installed.sql(f"CREATE TABLE t (id INT, p {kind}) USING delta PARTITIONED BY (p)")

@@ -4,7 +4,7 @@ import pytest
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.sql.names import parse_name
-from deltamerge.sql.qualifiers import alias_replacements, qualifiers_in, rename_columns, to_aliases
+from deltamerge.sql.qualifiers import alias_replacements, qualifiers_in, rename_columns, to_aliases, without_qualifier
 from deltamerge.sql.relations import find_table_references, replace_references
 
 
@@ -127,3 +127,16 @@ def test_parameters_of_functions_are_no_columns() -> None:
     both = "aggregate(a, 0, (db, y) -> db.u.x + y) + db.u.y"
     assert rename_columns(both, renaming) == both
     assert qualifiers_in("db.u.x = 1 and y = U.z") == {("db",), ("db", "u"), ("u",)}
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("t.p = 'a' AND `T`.`q` > t.v", "p = 'a' AND `q` > v"),
+        ("p = 't.p' OR s.t.p = 1", "p = 't.p' OR s.t.p = 1"),
+        ("exists(a, t -> t.x = 1)", "exists(a, t -> t.x = 1)"),
+        ("t . p.f IS NULL AND t(1) = t", "p.f IS NULL AND t(1) = t"),
+    ],
+)
+def test_columns_without_their_alias(sql: str, expected: str) -> None:
+    assert without_qualifier(sql, "t") == expected

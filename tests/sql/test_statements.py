@@ -44,9 +44,9 @@ CASES: dict[str, ast.Statement | None] = {
     "OPTIMIZE t ZORDER BY a, b;": ast.Optimize(T, None, (("a",), ("b",))),
     "OPTIMIZE t FULL": ast.Optimize(T, None, (), is_full=True),
     "REORG TABLE t WHERE p = 1 APPLY (PURGE)": ast.Reorganize(T, "p = 1"),
-    "VACUUM t": ast.Vacuum(T, "FULL", None, dry_run=False),
+    "VACUUM t": ast.Vacuum(T, None, None, dry_run=False),
     "VACUUM t LITE RETAIN 0.5 HOURS DRY RUN": ast.Vacuum(T, "LITE", 0.5, dry_run=True),
-    "VACUUM t DRY RUN RETAIN 168 HOURS": ast.Vacuum(T, "FULL", 168, dry_run=True),
+    "VACUUM t FULL DRY RUN RETAIN 168 HOURS": ast.Vacuum(T, "FULL", 168, dry_run=True),
     "RESTORE t TO VERSION AS OF 3": ast.Restore(T, TimeTravel(3)),
     "RESTORE TABLE t TIMESTAMP AS OF '2024-01-01'": ast.Restore(T, TimeTravel(timestamp="'2024-01-01'")),
     "DESCRIBE HISTORY t LIMIT 2": ast.DescribeHistory(T, 2),
@@ -399,3 +399,19 @@ def test_constants_of_partitions(value: str) -> None:
     found = parse_statement(f"INSERT INTO t PARTITION (p = {value}, q) SELECT 1")
     assert isinstance(found, ast.InsertRows)
     assert found.partition == (("p", value), ("q", None))
+
+
+@pytest.mark.parametrize("option", ["START WITH 9223372036854775808", "INCREMENT BY -9223372036854775809"])
+def test_identities_are_bigint(option: str) -> None:
+    with pytest.raises(DeltaParseException, match=r"PARSE_SYNTAX_ERROR.*is no BIGINT"):
+        parse_statement(f"CREATE TABLE t (i BIGINT GENERATED ALWAYS AS IDENTITY ({option})) USING delta")
+
+
+def test_a_step_of_an_identity_is_not_zero() -> None:
+    with pytest.raises(DeltaParseException, match="IDENTITY_COLUMNS_ILLEGAL_STEP"):
+        parse_statement("CREATE TABLE t (i BIGINT GENERATED ALWAYS AS IDENTITY (INCREMENT BY 0)) USING delta")
+
+
+def test_vacuum_names_its_kind_once() -> None:
+    with pytest.raises(DeltaParseException, match="each option once"):
+        parse_statement("VACUUM t LITE FULL")

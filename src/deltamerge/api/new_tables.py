@@ -113,7 +113,11 @@ def create(
     if mode in ("replace", "create_or_replace"):
         check_place(place)
     is_new = mode in ("create", "create_if_not_exists") and not place.exists
-    if is_new and rows is None and place.given is not None and table_exists(place.table.store):
+    takes_table = is_new and place.given is not None and table_exists(place.table.store)
+    if takes_table and rows is not None and mode == "create_if_not_exists":
+        # The name is new, so that a table has to be made; delta-spark refuses it, too.
+        raise _no_rows_for(place)
+    if takes_table and rows is None:
         _check_same(place.table, definition)
         _record(place, spark_schema(place.table.snapshot()), definition.description, requires_entry=requires_entry)
         return
@@ -219,6 +223,16 @@ def _record(place: Place, schema: StructType, comment: str | None, *, requires_e
             f"delta.`{place.given}`.",
         )
     return recorded
+
+
+def _no_rows_for(place: Place) -> DeltaAnalysisException:
+    shown = quote_name(place.name)
+    return DeltaAnalysisException(
+        "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION",
+        f"Cannot create table {shown} with a query's rows. The location {place.table.location} has a table already. "
+        "Leave the query out to give this table the name, and insert the rows then. Nothing was written.",
+        parameters={"tableId": shown, "tableLocation": place.table.location},
+    )
 
 
 def _check_same(table: Table, definition: TableDefinition) -> None:

@@ -18,7 +18,7 @@ from deltamerge.api.statements.creation import create_from_rows
 from deltamerge.api.statements.tables import Tables
 from deltamerge.api.write_delta import write_frame
 from deltamerge.data_source.request import Request
-from deltamerge.data_source.write_options import option_partition_columns
+from deltamerge.data_source.write_options import asked_write, option_partition_columns
 from deltamerge.exceptions import (
     DeltaAnalysisException,
     DeltaIllegalArgumentException,
@@ -35,7 +35,7 @@ from deltamerge.sql.statements.ast import CreateMode, CreateTable, TableName
 from deltamerge.txn.application import ApplicationTransaction, option_transaction
 from deltamerge.write.definition import TableDefinition, as_spelled
 from deltamerge.write.frame_rows import new_schema
-from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported, write_kind
+from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_unsupported
 from deltamerge.write.table_commits import HistoryEntry, create_parameters
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
@@ -119,20 +119,6 @@ class Save:
         return option_partition_columns(self.request) if self.partition_by is None else self.partition_by
 
     @property
-    def replaced(self) -> Expression | None:
-        """Of which rows the new ones take the place; None where no condition says so."""
-        where = self.options.get("replacewhere")
-        if where is None:
-            return self.condition
-        if self.condition is not None:
-            raise DeltaAnalysisException(
-                "DELTA_REPLACE_WHERE_IN_OVERWRITE",
-                "The option replaceWhere cannot be used with overwrite(condition), which says itself which rows are "
-                "replaced: leave out the option. Nothing was written.",
-            )
-        return Expression(where)
-
-    @property
     def request(self) -> Request:
         return Request(self.options, {})
 
@@ -150,20 +136,6 @@ class Save:
     def notes(self) -> CommitNotes:
         transaction = option_transaction(self.options.get("txnappid"), self.request.number("txnVersion"))
         return CommitNotes(transaction, self.options.get("usermetadata"))
-
-
-def _kind(spark: SparkSession, asked: Save) -> str:
-    is_overwrite = asked.mode == "overwrite"
-    # An append has no regard to it, as in delta-spark.
-    where = asked.replaced if is_overwrite else None
-    return write_kind(
-        is_overwrite,
-        None if where is None else where.text,
-        asked.request.flag("overwriteSchema"),
-        asked.options.get("partitionoverwritemode"),
-        conf_value(spark, PARTITION_OVERWRITE_MODE),
-        names_partitions=bool(asked.partitions),
-    )
 
 
 def _is_transform(column: object, shown: str) -> bool:
@@ -187,20 +159,19 @@ def save_to_table(
     _refuse_unsupported(asked)
     if asked.mode == "ignore" and table_exists(table.store):
         return
-    kind = _kind(frame.sparkSession, asked)
-    write = _frame_write(frame.sparkSession, "error" if mode == "error" else kind, asked)
-    condition = asked.replaced if kind == "replace_where" else None
-    write = replace(write, condition=condition, converts=converts, entry=entry)
     try:
-        write_frame(table, frame, write)
+        write = _frame_write(frame.sparkSession, asked)
+        kind = "error" if mode == "error" else write.kind
+        write_frame(table, frame, replace(write, kind=kind, converts=converts, entry=entry))
     except DeltaParseException as error:
-        if condition is None:
+        where = asked.options.get("replacewhere") if asked.condition is None else asked.condition.text
+        if where is None or mode != "overwrite":
             raise
         # In a statement of SQL such a condition is a syntax error, as an option it is not.
         raise DeltaAnalysisException(
             "DELTA_FAILED_RECOGNIZE_PREDICATE",
-            f"Cannot recognize the predicate '{condition.text}'. {error.message}",
-            parameters={"predicate": condition.text},
+            f"Cannot recognize the predicate '{where}'. {error.message}",
+            parameters={"predicate": where},
         ) from None
 
 
@@ -210,12 +181,13 @@ def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: i
     Args:
         asked: Its mode is ``append``, or ``overwrite`` where a batch is the whole table.
     """
-    refuse_unsupported(asked.options)
     replaces = asked.mode == "overwrite" and asked.request.flag("overwriteSchema")
     kind = "overwrite_schema" if replaces else asked.mode
     # The options of a transaction and `dataChange` are for batch writes, as in delta-spark.
     write = replace(
-        _frame_write(frame.sparkSession, kind, asked),
+        # A batch is appended, or is the whole table, whatever the options say of its partitions.
+        _frame_write(frame.sparkSession, replace(asked, mode="append")),
+        kind=kind,
         notes=replace(asked.notes, transaction=ApplicationTransaction(query, batch)),
         data_change=True,
         # A table at a path that a stream makes is not clustered.
@@ -225,16 +197,15 @@ def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: i
     write_frame(table, frame, write)
 
 
-def _frame_write(spark: SparkSession, kind: str, asked: Save) -> FrameWrite:
-    return FrameWrite(
-        kind,
-        partition_columns=asked.partitions,
+def _frame_write(spark: SparkSession, asked: Save) -> FrameWrite:
+    mode = conf_value(spark, PARTITION_OVERWRITE_MODE)
+    request = Request(asked.options, {} if mode is None else {PARTITION_OVERWRITE_MODE: mode})
+    return replace(
+        asked_write(request, asked.mode == "overwrite", asked.condition, asked.partition_by),
         clustered_by=asked.cluster_by or None,
         properties=asked.properties,
         merges_schema=_merges_schema(spark, asked),
-        notes=asked.notes,
         file_options=asked.file_options,
-        data_change=asked.changes_data,
     )
 
 
@@ -310,7 +281,7 @@ def _replacement(table: Table, name: TableName, asked: Save) -> HistoryEntry | N
 
     Delta: DeltaOperations.ReplaceTable with isV1WriterSaveAsTableOverwrite.
     """
-    kind = _kind(table.spark, asked)
+    kind = _frame_write(table.spark, asked).kind
     if kind not in ("overwrite", "overwrite_schema"):
         return None
     keeps = kind == "overwrite"

@@ -80,7 +80,7 @@ class DeltaColumnBuilder:
             step: The difference between one value and the next; not 0.
 
         Raises:
-            ValueError: The step is 0.
+            ValueError: The step is 0, or a value is no BIGINT.
         """
         self._metadata |= identity_metadata(start, step, allow_explicit_insert=False)
         return self
@@ -93,7 +93,7 @@ class DeltaColumnBuilder:
             step: The difference between one value and the next; not 0.
 
         Raises:
-            ValueError: The step is 0.
+            ValueError: The step is 0, or a value is no BIGINT.
         """
         self._metadata |= identity_metadata(start, step, allow_explicit_insert=True)
         return self
@@ -197,7 +197,7 @@ class DeltaTableBuilder:
             comment: Its comment.
 
         Raises:
-            ValueError: Both kinds of generation are set, or the identity's step is 0.
+            ValueError: Both kinds of generation are set, the identity's step is 0, or a value of it is no BIGINT.
             TypeError: An argument has the wrong type, or there is no data type.
         """
         if isinstance(colName, StructField):

@@ -42,6 +42,8 @@ class TableCommands:
     def vacuum(self, retentionHours: float | None = None, *, dry_run: bool = False) -> DataFrame:
         """Delete files below the table's folder that no version within the retention refers to.
 
+        With ``spark.databricks.delta.vacuum.lite.enabled`` those of them that commits in the log removed.
+
         Args:
             retentionHours: How long files of earlier versions are kept. Only 0 changes anything, unless
                 ``spark.databricks.delta.vacuum.retentionWindowIgnore.enabled`` is false; else, and by default, it is

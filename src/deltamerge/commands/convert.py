@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,8 +64,6 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
         )
     values = [_partition_values(table, file, partition_schema.names) for file in files]
     _check_values(table, files, values, partition_schema)
-    # A file that is not a Parquet file is refused before anything is written.
-    in_parallel(partial(_footer, table), files)
     schema = _schema(table, files, partition_schema)
     properties = default_properties(settings_below(table.spark, DEFAULTS))
     _check_mapping(table, properties)

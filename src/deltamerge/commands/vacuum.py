@@ -50,11 +50,12 @@ class Garbage:
     retention_ms: int | None
 
 
-def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf, kind: Kind = "FULL") -> Garbage:
+def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf, kind: Kind | None = None) -> Garbage:
     """Return the files that may be deleted.
 
     Args:
-        kind: ``FULL`` for all that no version refers to, ``LITE`` for those of them that the log names.
+        kind: ``FULL`` for all that no version refers to, ``LITE`` for those of them that the log names; None for the
+            one that the session has set.
     """
     snapshot = table.snapshot()
     snapshot.check_protocol()
@@ -69,7 +70,7 @@ def find_garbage(table: Table, retention_hours: float | None, conf: CommandConf,
     found = [file for file in listed if not _is_hidden(file.path, snapshot)]
     folders = {PurePosixPath("."), *(parent for file in found for parent in PurePosixPath(file.path).parents)}
     old = [file for file in found if file.modification_time < before and posixpath.normpath(file.path) not in kept]
-    if kind == "LITE":
+    if kind == "LITE" or (kind is None and conf.vacuum_lite):
         removed = _removed_names(snapshot)
         old = [file for file in old if posixpath.normpath(file.path) in removed]
     return Garbage(snapshot, tuple(old), len(folders), retention)
@@ -95,13 +96,13 @@ def whole_hours(hours: float) -> int:
     return whole if whole or not hours else int(math.copysign(1, hours))
 
 
-def garbage_paths(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> list[str]:
+def garbage_paths(table: Table, retention_hours: float | None, kind: Kind | None = None) -> list[str]:
     """Return the URIs of the files that may be deleted, as Hadoop writes them."""
     garbage = find_garbage(table, retention_hours, session_conf(table.spark, CommandConf), kind)
     return [uri_of(table.store.absolute(file.path)) for file in garbage.files]
 
 
-def vacuum(table: Table, retention_hours: float | None, kind: Kind = "FULL") -> None:
+def vacuum(table: Table, retention_hours: float | None, kind: Kind | None = None) -> None:
     """Delete what no version within the retention refers to. Delta: VacuumCommand.gc."""
     conf = session_conf(table.spark, CommandConf)
     garbage = find_garbage(table, retention_hours, conf, kind)

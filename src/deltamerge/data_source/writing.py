@@ -20,7 +20,7 @@ from deltamerge.data_source.write_checks import (
     files_where,
     rows_condition,
 )
-from deltamerge.data_source.write_options import asked_write
+from deltamerge.data_source.write_options import asked_write, option_properties
 from deltamerge.exceptions import DeltaIllegalArgumentException, DeltaRuntimeException
 from deltamerge.log.snapshot import Snapshot, table_exists
 from deltamerge.merge.planning.fit import PARQUET_CODECS, parquet_options
@@ -104,7 +104,7 @@ def plan_write(
     """
     request = Request(options, settings)
     given = without_location(schema)
-    wanted = asked_write(request, overwrite)
+    wanted = replace(asked_write(request, overwrite), properties=option_properties(request))
     if streams:
         # As delta-spark, whose streams do not know the option.
         wanted = replace(wanted, data_change=True)
@@ -301,7 +301,7 @@ def _commit(
             entry = asked.history_entry(definition.partition_columns)
             commit_definition(destination, snapshot, definition, files, entry, named, overwrites=True)
             return
-        replaced = _replaced(plan, request, snapshot, files)
+        replaced = _replaced(plan, request, snapshot, files, keeps_null=asked.keeps_null_partitions)
         entry = asked.history_entry(asked.partition_columns or (), is_dynamic=plan.kind == "dynamic")
         rows = WrittenRows(
             definition,
@@ -316,13 +316,16 @@ def _commit(
         commit_rows(destination, snapshot, rows, named, entry)
 
 
-def _replaced(plan: WritePlan, request: Request, snapshot: Snapshot, written: WrittenFiles) -> Replaced | None:
+def _replaced(
+    plan: WritePlan, request: Request, snapshot: Snapshot, written: WrittenFiles, *, keeps_null: bool
+) -> Replaced | None:
     """Return the files whose place the written ones take; None for an append."""
     if plan.kind == "append":
         return None
     if plan.kind == "overwrite":
         return Replaced(snapshot.files)
     if plan.kind == "dynamic":
-        return replaced_among(snapshot, of_same_partitions(snapshot, written, request.conf.session_time_zone))
+        zone = request.conf.session_time_zone
+        return replaced_among(snapshot, of_same_partitions(snapshot, written, zone, keeps_null=keeps_null))
     assert plan.where is not None
     return replaced_among(snapshot, partial(files_where, plan.where, plan.definition, request, snapshot))

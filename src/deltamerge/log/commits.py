@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -90,16 +90,23 @@ def damaged(where: str, why: str) -> DeltaLogCorruptException:
     )
 
 
-def read_ahead(store: Store, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of files in order, some read at the same time, as object stores answer slowly."""
+def read_ahead(
+    store: Store, paths: Iterable[str], read: Callable[[str], bytes] | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of files in order, some read at the same time, as object stores answer slowly.
+
+    Args:
+        read: Reads what is wanted of a file; None for all of it.
+    """
+    read = read or store.get
     remaining = iter(paths)
     first = list(islice(remaining, _AHEAD))
     if len(first) < 2 or store.is_local:
         for path in (*first, *remaining):
-            yield path, store.get(path)
+            yield path, read(path)
         return
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="deltamerge-log") as pool:
         window = first
         while window:
-            yield from zip(window, pool.map(store.get, window), strict=True)
+            yield from zip(window, pool.map(read, window), strict=True)
             window = list(islice(remaining, _AHEAD))

@@ -39,7 +39,7 @@ def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | N
     `partition_values` are map<string, string>, `name` is the column's physical name; without `kind` only the
     column's NULLs are known.
     """
-    strings, present = _strings_of(partition_values, name)
+    strings, present = partition_strings(partition_values, name)
     encoded = strings.dictionary_encode()
     # Files without a value get one more code.
     codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
@@ -75,7 +75,10 @@ def partition_bounds(partition_values: pa.Array, name: str, kind: ColumnType | N
     )
 
 
-def _strings_of(partition_values: pa.Array, name: str) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def partition_strings(
+    partition_values: pa.Array, name: str
+) -> tuple[pa.Array, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Return the strings that files have of a column, and which files name it."""
     count = len(partition_values)
     keys, items = partition_values.keys, partition_values.items
     # Offsets are of the whole array, also where this one is a slice of it.

@@ -85,6 +85,7 @@ class CommandConf:
     """The session settings of commands other than MERGE."""
 
     retention_check: bool = _setting(f"{PREFIX}retentionDurationCheck.enabled", True)
+    vacuum_lite: bool = _setting(f"{PREFIX}vacuum.lite.enabled", False)
     vacuum_logging: bool | None = _setting(f"{PREFIX}vacuum.logging.enabled", None)
     ignore_vacuum_retention: bool = _setting(f"{PREFIX}vacuum.retentionWindowIgnore.enabled", True)
     optimize_min_file_size: int = _setting(f"{PREFIX}optimize.minFileSize", 1 << 30)

@@ -202,6 +202,14 @@ def alias_for(column: NameParts, names: Sequence[NameParts], longest: int | None
     return None, 0
 
 
+def without_qualifier(sql: str, qualifier: str) -> str:
+    """Return an expression with its columns as they are named without a table's alias in front of them."""
+    tokens = tokenize(sql)
+    wanted = {qualifier.lower()} - _parameters(tokens)
+    places = (start for start, parts, longest in _columns(tokens) if longest and parts[0] in wanted)
+    return replace_references(sql, {Span(tokens[p].span.start, tokens[p + 2].span.start): "" for p in places})
+
+
 Renaming: TypeAlias = Callable[[NameParts, int], "tuple[NameParts, int]"]
 """Returns what stands in the place of a name's first parts, and of how many; no parts where the name stays as it is.
 

@@ -38,7 +38,7 @@ from deltamerge.write.identity_columns import identity_metadata
 _ORDERED = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 
 
-_NEVER_PARTITIONS = (ArrayType, MapType, StructType, T.VariantType, T.UserDefinedType)
+_NEVER_PARTITIONS = (T.NullType, ArrayType, MapType, StructType, T.VariantType, T.UserDefinedType)
 _TYPE_CHECK = "spark.databricks.delta.schema.typeCheck.enabled"
 _SUPPORTED = (
     T.NullType,
@@ -87,10 +87,23 @@ def check_partition_columns(given: tuple[str, ...] | None, columns: tuple[str, .
         )
 
 
+def _check_partitions_once(names: tuple[str, ...]) -> None:
+    """Refuse a partition column that is named twice, perhaps by its name in another case."""
+    repeated = ", ".join(f"`{name}`" for name, count in Counter(map(str.lower, names)).items() if count > 1)
+    if repeated:
+        raise DeltaAnalysisException(
+            "DELTA_DUPLICATE_COLUMNS_FOUND.PARTITION_COLUMNS",
+            f"Found duplicate column(s): {repeated}. The duplicate was found in the partition columns. Name each once. "
+            "Nothing was written.",
+            parameters={"duplicateCols": repeated},
+        )
+
+
 def check_definition(definition: TableDefinition) -> None:
     check_types(definition.schema)
     check_names(parse_schema(json.dumps(definition.schema.jsonValue())), definition.properties)
     check_duplicates(definition.schema)
+    _check_partitions_once(definition.partition_columns)
     for name in definition.partition_columns:
         if name not in definition.schema.names:
             raise DeltaAnalysisException(

@@ -93,6 +93,8 @@ def identity_metadata(start: int, step: int, *, allow_explicit_insert: bool) -> 
     """Return the field metadata of a new identity column, without a high water mark."""
     if step == 0:
         raise ValueError("column identity generation requires step to be non-zero")
+    if start not in _LONG or step not in _LONG:
+        raise ValueError(f"column identity generation requires BIGINT values, start is {start} and step {step}")
     return {START: start, STEP: step, ALLOW_EXPLICIT_INSERT: allow_explicit_insert}
 
 

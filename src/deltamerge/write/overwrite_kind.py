@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
 
+KEEPS_NULL = "useNullIntolerantEqualityWithDPO"
+"""Whether a dynamic overwrite leaves partitions with a NULL among their values as they are."""
 PARTITION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 _MODES = ("static", "dynamic")
 _UNSUPPORTED = ("replaceUsing", "replaceOn")
@@ -19,6 +21,7 @@ def write_kind(
     session_mode: str | None,
     *,
     names_partitions: bool,
+    keeps_null: bool | None = None,
 ) -> str:
     """Return ``append``, ``overwrite``, ``overwrite_schema``, ``replace_where`` or ``dynamic``.
 
@@ -28,14 +31,12 @@ def write_kind(
     Args:
         session_mode: `PARTITION_OVERWRITE_MODE`, which holds where no option says anything else.
         names_partitions: Whether the write names partition columns; a schema that replaces another has no others.
+        keeps_null: `KEEPS_NULL`; None where it is not given.
     """
     if mode is not None and mode.lower() not in _MODES:
         raise illegal_option("partitionOverwriteMode", mode, "must be 'static' or 'dynamic'")
     if not overwrite:
-        if where is not None:
-            raise DeltaAnalysisException(
-                "DELTA_REPLACE_WHERE_WITHOUT_OVERWRITE", "The option replaceWhere goes with .mode('overwrite')."
-            )
+        # As delta-spark, whose appends have no regard to the other options.
         return "append"
     is_dynamic = (mode or session_mode or "").lower() == "dynamic"
     if where is not None:
@@ -45,6 +46,9 @@ def write_kind(
                 "A write with replaceWhere cannot overwrite partitions dynamically: leave out one of the options.",
             )
         return "replace_where"
+    if keeps_null is not None and not is_dynamic:
+        why = "This option should be specified only in Dynamic Partition Overwrite mode: add the option "
+        raise illegal_option(KEEPS_NULL, str(keeps_null).lower(), why + "partitionOverwriteMode = dynamic.")
     if not overwrites_schema:
         return "dynamic" if is_dynamic else "overwrite"
     if is_dynamic and names_partitions:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from deltamerge.exceptions import DeltaAnalysisException
 from deltamerge.log.actions import AddFile
+from deltamerge.log.features.column_mapping import physical_name
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.scan.partition_rows import files_where
 from deltamerge.skipping.keys import Key
 from deltamerge.skipping.partition_keys import partition_of
+from deltamerge.skipping.partition_values import partition_strings
 from deltamerge.spark import columns as F
 from deltamerge.spark.session import errors_not_logged, merge_conf
 from deltamerge.spark.table import Table
@@ -22,11 +26,12 @@ from deltamerge.write.table_commits import FilesAmong, Replaced, rows_definition
 
 
 def replaced_files(
-    table: Table, snapshot: Snapshot, kind: str, condition: str | None
+    table: Table, snapshot: Snapshot, kind: str, condition: str | None, *, keeps_null: bool
 ) -> Callable[[WrittenFiles], Replaced | None]:
     """Return what finds the files whose place new ones take; it returns None for an append.
 
     Args:
+        keeps_null: As `of_same_partitions` has it.
         condition: For ``replace_where``: SQL over partition columns, which must hold for the new rows, too.
 
     Raises:
@@ -37,7 +42,9 @@ def replaced_files(
         return lambda _: None
     if kind == "dynamic" and snapshot.metadata.partition_columns:
         zone = merge_conf(table.spark).session_time_zone
-        return lambda written: replaced_among(snapshot, of_same_partitions(snapshot, written, zone))
+        return lambda written: replaced_among(
+            snapshot, of_same_partitions(snapshot, written, zone, keeps_null=keeps_null)
+        )
     if condition is None:
         return lambda _: Replaced(snapshot.files)
     among = partial(_files_where, table, snapshot, condition)
@@ -51,13 +58,38 @@ def replaced_files(
 
 
 def replaced_among(snapshot: Snapshot, among: FilesAmong) -> Replaced:
-    files = snapshot.files.add_files()
+    firsts, places = _partitions(snapshot)
+    # One file of each partition stands for all of them: a large table has few partitions among many files.
+    files = snapshot.files.take(firsts).add_files()
     fitting = {file.path for file in among(files)}
-    return Replaced(snapshot.files.filter(np.array([file.path in fitting for file in files], np.bool_)), among)
+    fits = np.array([file.path in fitting for file in files], np.bool_)
+    return Replaced(snapshot.files.filter(fits[places]), among)
 
 
-def of_same_partitions(snapshot: Snapshot, written: WrittenFiles, session_time_zone: str) -> FilesAmong:
-    """Return what finds the files of the partitions that got files; writers may spell one value in several ways."""
+def _partitions(snapshot: Snapshot) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the first file of each partition, as the log spells its values, and for each file which of them it is."""
+    values = snapshot.files.arrow.column("partition_values").combine_chunks()
+    places = np.zeros(len(values), np.int64)
+    for name in snapshot.metadata.partition_columns:
+        field = snapshot.schema.find(name)
+        strings, _ = partition_strings(values, name if field is None else physical_name(field))
+        encoded = strings.dictionary_encode()
+        nulls = len(encoded.dictionary)
+        codes = pc.fill_null(encoded.indices, nulls).to_numpy(zero_copy_only=False)
+        # Numbered anew for each column, so that the product stays small.
+        _, places = np.unique(places * (nulls + 1) + codes, return_inverse=True)
+    _, firsts, places = np.unique(places, return_index=True, return_inverse=True)
+    return firsts, places
+
+
+def of_same_partitions(
+    snapshot: Snapshot, written: WrittenFiles, session_time_zone: str, *, keeps_null: bool = False
+) -> FilesAmong:
+    """Return what finds the files of the partitions that got files; writers may spell one value in several ways.
+
+    Args:
+        keeps_null: Whether partitions with a NULL among their values are none of these.
+    """
 
     def unread(name: str, string: str) -> Key:
         raise DeltaAnalysisException(
@@ -69,7 +101,7 @@ def of_same_partitions(snapshot: Snapshot, written: WrittenFiles, session_time_z
         )
 
     partition = partition_of(snapshot, session_time_zone, unread)
-    partitions = set(map(partition, written.files))
+    partitions = {key for key in map(partition, written.files) if not (keeps_null and None in key)}
     return lambda files: [file for file in files if partition(file) in partitions] if partitions else []
 
 

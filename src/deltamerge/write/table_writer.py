@@ -259,6 +259,7 @@ class FrameWrite:
         converts: Whether values are converted to the types that the table's columns have, as an assignment of SQL; else
             other types are an error, but for those that the table's are wider than.
         data_change: Whether the rows are other ones than those that they replace, not the same in a new layout.
+        keeps_null_partitions: Whether ``dynamic`` leaves partitions with a NULL among their values as they are.
         entry: What the history calls the write; None for WRITE.
     """
 
@@ -273,6 +274,7 @@ class FrameWrite:
     file_options: Mapping[str, str] = field(default_factory=dict)
     converts: bool = True
     data_change: bool = True
+    keeps_null_partitions: bool = False
     entry: HistoryEntry | None = None
 
     def history_entry(self, partition_columns: Sequence[str], *, is_dynamic: bool = False) -> HistoryEntry:
@@ -392,7 +394,7 @@ def _write_rows(table: Table, snapshot: Snapshot, frame: DataFrame, asked: Frame
         protocol = upgraded(protocol, protocol_for(StructType([]), asked.set_properties))
     condition = None if asked.condition is None else asked.condition.text
     # An impossible condition is refused before anything is written.
-    replaced = replaced_files(table, snapshot, asked.kind, condition)
+    replaced = replaced_files(table, snapshot, asked.kind, condition, keeps_null=asked.keeps_null_partitions)
     look = surely_reads_table if asked.kind == "append" else reads_table
     # What takes the place of all rows is in conflict with every change of them, wherever it comes from.
     read_table = is_overwrite or look(frame, table)

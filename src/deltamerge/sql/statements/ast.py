@@ -154,9 +154,9 @@ class Reorganize(OfTable):
 
 @dataclass(frozen=True)
 class Vacuum(OfTable):
-    """``VACUUM table``."""
+    """``VACUUM table [FULL | LITE]``; without a kind the session chooses it."""
 
-    kind: Literal["FULL", "LITE"]
+    kind: Literal["FULL", "LITE"] | None
     hours: float | None
     dry_run: bool
 

@@ -15,6 +15,7 @@ KEYS = ("PRIMARY", "FOREIGN", "UNIQUE", "REFERENCES")
 _AFTER_TYPE = frozenset(
     ("NOT", "NULL", "COMMENT", "DEFAULT", "GENERATED", "CONSTRAINT", "FIRST", "AFTER", "CHECK", *KEYS)
 )
+_LONG = range(-(1 << 63), 1 << 63)
 
 
 def read_definition(cursor: Cursor, where: str, *, alters: bool = False) -> ColumnDefinition:
@@ -100,6 +101,14 @@ def read_default(cursor: Cursor, where: str) -> str:
     return cursor.sql_since(start)
 
 
+def _read_long(cursor: Cursor, where: str) -> int:
+    start = cursor.index
+    found = read_integer(cursor, where, "a number")
+    if found not in _LONG:
+        raise parse_error(cursor.sql, cursor.since(start), "the number is no BIGINT, as identity columns have them")
+    return found
+
+
 def _read_generated(cursor: Cursor, where: str, column: ColumnDefinition) -> ColumnDefinition:
     by_default = cursor.expect_one(where, "ALWAYS", "BY") == "BY"
     cursor.expect(where, *(("DEFAULT", "AS") if by_default else ("AS",)))
@@ -114,8 +123,11 @@ def _read_generated(cursor: Cursor, where: str, column: ColumnDefinition) -> Col
             cursor.accept(",")
             if cursor.expect_one(f"{where} AS IDENTITY", "START", "INCREMENT") == "START":
                 cursor.expect(where, "WITH")
-                start_with = read_integer(cursor, where, "a number")
+                start_with = _read_long(cursor, where)
             else:
                 cursor.expect(where, "BY")
-                step = read_integer(cursor, where, "a number")
+                step = _read_long(cursor, where)
+                if step == 0:
+                    place, problem = cursor.span(cursor.index - 1), "the step of an identity column cannot be 0"
+                    raise parse_error(cursor.sql, place, problem, error_class="IDENTITY_COLUMNS_ILLEGAL_STEP")
     return replace(column, identity=(start_with, step, by_default))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from deltamerge.sql.cursor import Cursor
 from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.relations import folded
@@ -52,27 +54,27 @@ def read_reorg(cursor: Cursor) -> ast.Reorganize:
 def read_vacuum(cursor: Cursor) -> ast.Vacuum:
     cursor.expect("VACUUM", "VACUUM")
     table = read_table(cursor, "VACUUM")
-    found: dict[str, float | bool | str] = {}
+    found: dict[str, float | bool] = {}
+    kind: Literal["FULL", "LITE"] | None = None
     while cursor.token is not None and cursor.peek() != ";":
         if cursor.peek() == "USING":
             problem = "inventories are not read: VACUUM lists the table's folder itself"
             raise not_allowed(cursor, problem, "Leave USING INVENTORY out.")
         word = cursor.expect_one("VACUUM", "LITE", "FULL", "RETAIN", "DRY")
-        key = "kind" if word in ("LITE", "FULL") else word
-        if key in found:
+        is_kind = word in ("LITE", "FULL")
+        if kind is not None if is_kind else word in found:
             cursor.fail("VACUUM", ["each option once"], at=cursor.index - 1)
         if word == "RETAIN":
-            found[key] = _read_number(cursor)
+            found[word] = _read_number(cursor)
             cursor.expect("VACUUM RETAIN", "HOURS")
         elif word == "DRY":
             cursor.expect("VACUUM DRY", "RUN")
-            found[key] = True
+            found[word] = True
         else:
-            found[key] = word
+            kind = "LITE" if word == "LITE" else "FULL"
     read_end(cursor, "VACUUM")
     hours = found.get("RETAIN")
-    is_lite = found.get("kind") == "LITE"
-    return ast.Vacuum(table, "LITE" if is_lite else "FULL", None if hours is None else float(hours), "DRY" in found)
+    return ast.Vacuum(table, kind, None if hours is None else float(hours), "DRY" in found)
 
 
 def _read_number(cursor: Cursor) -> float:
