@@ -431,8 +431,7 @@ class _Follower:
             rows = rows_of_keys(table.table, snapshot, keys)
             return merge_of_history(table, rows, events, rules, self.history)
         events = self._with_rows_shown(events, table, snapshot, keys, rules)
-        kept, sequence = self._kept_sequence(rules.columns), events.schema[SEQUENCE].dataType
-        return merge_of_newest(table, events, rules, None if kept is None else kept.is_not_older(sequence))
+        return merge_of_newest(table, events, rules, self._kept_sequence(rules.columns))
 
     def _kept_sequence(self, columns: Sequence[StructField]) -> KeptSequence | None:
         return None if self.sequence_by is None else KeptSequence.of(self.sequence_by, self.source, columns)
