@@ -55,6 +55,7 @@ WIDER = {
 }
 
 
+@pytest.mark.sessions
 @pytest.mark.parametrize("by_session", [False, True])
 def test_values_of_a_wider_type_with_ignore_nulls(spark: SparkSession, tmp_path: Path, by_session: bool) -> None:
     path, places = str(tmp_path / "t"), range(len(WIDER))
