@@ -10,6 +10,8 @@ import deltamerge
 from deltamerge import DeltaTable
 from deltamerge.api.register import register_source
 from deltamerge.api.save_frame import Save, save_as_table, save_to_path
+from deltamerge.api.statements.tables import Tables
+from deltamerge.exceptions import DeltaAnalysisException
 from merge.tables import commit_info
 
 if TYPE_CHECKING:
@@ -99,6 +101,26 @@ def test_an_overwrite_by_name(spark: SparkSession) -> None:
     save_as_table(rows, name, Save(mode="overwrite", options={"replacewhere": "id = 1"}))
     assert last(made)["operation"] == "WRITE"
     assert made.detail().collect()[0]["id"] == before
+
+
+@pytest.mark.usefixtures("names")
+def test_an_overwrite_by_name_of_a_table_that_is_not_there(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, rows = "history_made", spark.createDataFrame([(1, 2)], "id INT, p INT")
+    with pytest.raises(DeltaAnalysisException, match="Attempted operation: 'Create a Delta table'"):
+        save_as_table(rows, name, Save(mode="overwrite", options={"datachange": "false"}))
+    save_as_table(rows, name, Save(mode="overwrite", options={"overwriteschema": "true"}))
+    made = DeltaTable.forName(spark, name)
+    said = {"isManaged": "true", "description": None, "clusterBy": "[]", "partitionBy": "[]", "properties": "{}"}
+    said |= {"isV1SaveAsTableOverwrite": "true"}
+    assert last(made)["operation"] == "CREATE OR REPLACE TABLE AS SELECT"
+    assert last(made)["operationParameters"] == {**said, "canOverwriteSchema": "true"}
+    # As where another session makes the table after it was looked up.
+    monkeypatch.setattr(Tables, "called", lambda _, __: None)
+    save_as_table(rows.selectExpr("id + 1 AS id"), name, Save(mode="overwrite"))
+    assert (last(made)["version"], last(made)["operationParameters"]) == (1, said)
+    assert [tuple(row) for row in DeltaTable.forName(spark, name).toDF().collect()] == [(2,)]
 
 
 @pytest.mark.usefixtures("names")

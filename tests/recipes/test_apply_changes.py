@@ -601,3 +601,41 @@ def test_random_feeds_of_histories(
         assert report.version is None
 
     holds()
+
+
+# As Debezium's unwrapping names a column, and as the columns beside the row's own are named in between.
+OWN_NAMES = ["__deleted", "__sequence", "__row", "__present", "__dm_is_gone", "__dm_key0", "__is_deleted", "__end"]
+
+
+@pytest.mark.parametrize("keeps_history", [False, True])
+def test_columns_that_are_called_as_those_of_the_log(spark: SparkSession, tmp_path: Path, keeps_history: bool) -> None:
+    path, named = str(tmp_path / "t"), ", ".join(f"`{name}`" for name in OWN_NAMES)
+
+    def feed(*rows: tuple[int, int, str]) -> DataFrame:
+        values = (f"({key}, {at}, '{deleted}', {', '.join(['9'] * (len(OWN_NAMES) - 1))})" for key, at, deleted in rows)
+        return spark.sql(f"SELECT * FROM VALUES {', '.join(values)} AS u(id, ts, {named})")
+
+    for source in (feed((1, 1, "false"), (2, 1, "false")), feed((1, 3, "true")), feed((1, 2, "no"), (2, 2, "false"))):
+        if keeps_history:
+            scd2(path, source, "id", effective_at="ts", delete_when="__deleted = 'true'", is_current=None)
+        else:
+            apply_changes(path, source, "id", "ts", apply_as_deletes="__deleted = 'true'")
+    rows = DeltaTable.forPath(spark, path).toDF()
+    assert [name for name in OWN_NAMES if name not in rows.columns] == []
+    if keeps_history:
+        expected: list[tuple[Any, ...]] = [(1, "false", 9, 1, 2), (1, "no", 9, 2, 3), (2, "false", 9, 1, None)]
+        assert rows_of(rows.select("id", "__deleted", "__present", "valid_from", "valid_to")) == expected
+    else:
+        assert rows_of(rows.select("id", "__deleted", "__sequence", "ts")) == [(2, "false", 9, 2)]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("key", ["__deleted", "__Sequence", "__rank"])
+def test_keys_that_are_called_as_columns_beside_them(spark: SparkSession, tmp_path: Path, key: str) -> None:
+    source = spark.sql(f"SELECT 1 AS `{key}`, 1 AS n")
+    path, refused = str(tmp_path / "t"), f"A key cannot be called {key}"
+    with pytest.raises(DeltaAnalysisException, match=refused):
+        apply_changes(path, source, key, "n")
+    with pytest.raises(DeltaAnalysisException, match=refused):
+        scd2(path, source, key, effective_at="n")
+    assert not (tmp_path / "t").exists()

@@ -59,6 +59,32 @@ def test_the_quarantine_of_a_table_that_was_opened_with_options(
     assert all(options == OPTIONS for each in opened.values() for options in each)
 
 
+@pytest.mark.parametrize("argument", ["quarantine", "change_log"])
+def test_a_table_beside_the_target_that_is_the_target(spark: SparkSession, tmp_path: Path, argument: str) -> None:
+    source, path, inside = spark.sql("SELECT 1 AS id, 2 AS n"), str(tmp_path / "t"), str(tmp_path / "t" / "x")
+
+    def call(target: str, other: str) -> None:
+        if argument == "quarantine":
+            upsert(target, source, "id", quarantine=other)
+        else:
+            apply_changes(target, source, "id", "n", change_log=other)
+
+    if argument == "change_log":
+        for other in (path, inside):
+            with pytest.raises(DeltaAnalysisException, match="Nothing was written"):
+                call(path, other)
+        assert not (tmp_path / "t").exists()
+    deltamerge.sql(spark, "CREATE TABLE beside (id INT, n INT) USING delta")
+    try:
+        location = warehouse_location(spark, "beside")
+        for target, other in (("beside", "BESIDE"), (f"{location}/", "beside"), ("beside", f"delta.`{location}`")):
+            with pytest.raises(DeltaAnalysisException, match=f"{argument}=.* is the target itself"):
+                call(target, other)
+        assert DeltaTable.forName(spark, "beside").history().count() == 1
+    finally:
+        deltamerge.sql(spark, "DROP TABLE beside")
+
+
 def test_columns_with_spaces(spark: SparkSession, tmp_path: Path) -> None:
     target, bad = str(tmp_path / "t"), str(tmp_path / "bad")
     spaced = {"delta.columnMapping.mode": "name"}

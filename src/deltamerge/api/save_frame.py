@@ -39,7 +39,7 @@ from deltamerge.write.overwrite_kind import PARTITION_OVERWRITE_MODE, refuse_uns
 from deltamerge.write.table_commits import HistoryEntry, create_parameters
 from deltamerge.write.table_writer import CommitNotes, FrameWrite, refuse_new_definition
 
-_MODES = {"append": "append", "overwrite": "overwrite", "ignore": "ignore"}
+_OF_ALL_ROWS = ("overwrite", "overwrite_schema")
 _ERRORS = ("error", "errorifexists", "default")
 # Delta: TransactionalWrite.writeFiles.
 _FILE_OPTIONS = ("compression", "maxrecordsperfile")
@@ -100,7 +100,7 @@ class Save:
         if name in ("format", "using"):
             return replace(self, source=str(values[0]).lower())
         mode = str(values[0]).lower()
-        return replace(self, mode="error" if mode in _ERRORS else _MODES.get(mode, mode))
+        return replace(self, mode="error" if mode in _ERRORS else mode)
 
     def _with_options(self, given: Mapping[str, str]) -> Save:
         return replace(
@@ -273,7 +273,13 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
         with recorded(place, spark_schema(snapshot), snapshot.metadata.description, requires_entry=False):
             save_to_table(frame, table, asked)
         return
-    create_as(frame, name, "create", asked)
+    kind = _kind(frame.sparkSession, asked)
+    if kind not in _OF_ALL_ROWS:
+        create_as(frame, name, "create", asked)
+        return
+    refuse_new_definition(asked.changes_data, exists=False)
+    # Another session may make it meanwhile: an overwrite takes its place.
+    create_as(frame, name, "create_or_replace", asked, _said_of_overwrite(kind))
 
 
 def _replacement(table: Table, name: TableName, asked: Save) -> HistoryEntry | None:
@@ -281,21 +287,35 @@ def _replacement(table: Table, name: TableName, asked: Save) -> HistoryEntry | N
 
     Delta: DeltaOperations.ReplaceTable with isV1WriterSaveAsTableOverwrite.
     """
+<<<<<<< HEAD
     kind = _frame_write(table.spark, asked).kind
     if kind not in ("overwrite", "overwrite_schema"):
+=======
+    kind = _kind(table.spark, asked)
+    if kind not in _OF_ALL_ROWS:
+>>>>>>> 1ab93e8302d35f6079c3eed59b543dcba175a7a6
         return None
     keeps = kind == "overwrite"
     partitions = table.snapshot().metadata.partition_columns if keeps else asked.partitions or ()
     definition = TableDefinition(StructType(), partitions, asked.properties, clustered_by=asked.cluster_by)
     is_managed = find_place(table.spark, name, None).is_managed
-    parameters = {**create_parameters(definition, is_managed=is_managed), "isV1SaveAsTableOverwrite": True}
-    if not keeps:
-        parameters["canOverwriteSchema"] = True
+    parameters = {**create_parameters(definition, is_managed=is_managed), **_said_of_overwrite(kind)}
     return HistoryEntry("CREATE OR REPLACE TABLE AS SELECT", parameters)
 
 
-def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> None:
-    """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows."""
+def _said_of_overwrite(kind: str) -> dict[str, object]:
+    said: dict[str, object] = {"isV1SaveAsTableOverwrite": True}
+    return {**said, "canOverwriteSchema": True} if kind == "overwrite_schema" else said
+
+
+def create_as(
+    frame: DataFrame, name: str, mode: CreateMode, asked: Save, said: Mapping[str, object] | None = None
+) -> None:
+    """Make a table of a name, or at a path that is named as ``delta.`path` ``, with a frame's rows.
+
+    Args:
+        said: What the history says besides the table's definition.
+    """
     _refuse_unsupported(asked)
     refuse_new_definition(asked.changes_data, mode in ("replace", "create_or_replace"))
     given = {key.lower(): value for key, value in asked.properties.items()}
@@ -308,7 +328,8 @@ def create_as(frame: DataFrame, name: str, mode: CreateMode, asked: Save) -> Non
         comment=given.get(_COMMENT),
         location=asked.options.get("path", given.get(_LOCATION)),
     )
-    create_from_rows(Tables(frame.sparkSession), statement, frame, asked.notes, asked.file_options)
+    notes = replace(asked.notes, parameters=said or {})
+    create_from_rows(Tables(frame.sparkSession), statement, frame, notes, asked.file_options)
 
 
 def create_empty(

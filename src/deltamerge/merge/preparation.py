@@ -12,8 +12,6 @@ from pyspark.sql.types import StructType
 
 from deltamerge.log.actions import Metadata
 from deltamerge.log.change_feed import DISABLE, reserved_among, reserved_names
-from deltamerge.log.features.type_widening import widening_mode
-from deltamerge.log.protocol import features
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.column_references import MergeReferences
 from deltamerge.merge.analysis.frame_columns import with_columns_by_alias
@@ -43,7 +41,7 @@ from deltamerge.storage.task_files import NotOpened
 from deltamerge.write.constraints import Check, constraints_of
 from deltamerge.write.defaults import default_sql
 from deltamerge.write.layout import data_folder
-from deltamerge.write.schema_evolution import evolved_metadata
+from deltamerge.write.schema_evolution import automatic_widening, evolved_metadata
 from deltamerge.write.stored_schema import schema_to_write
 
 if TYPE_CHECKING:
@@ -62,8 +60,7 @@ def prepare(command: MergeIntoCommand, snapshot: Snapshot, conf: MergeConf, step
         check_dedupe_by(statement.dedupe_by, statement.source.schema, conf.case_sensitive)
         if statement.has_source and conf.skip_unchanged:
             statement = replace(statement, skip_unchanged=True)
-        configuration, present = snapshot.metadata.configuration, features(snapshot.protocol)
-        widening = widening_mode(configuration, present, conf.allow_automatic_widening)
+        configuration, widening = snapshot.metadata.configuration, automatic_widening(snapshot, conf)
         merge = resolve(spark, statement, schema, conf, widening, snapshot.metadata.partition_columns)
         merge = narrowed(skipping_unchanged(spark, merge) if statement.skip_unchanged else merge)
         merge, metadata = table_after(snapshot, merge)

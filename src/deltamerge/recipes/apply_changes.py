@@ -306,6 +306,8 @@ class _Follower:
         """
         asked = transaction or session_transaction(merge_conf(self.source.sparkSession))
         with translating(self.place.name):
+            if self.change_log is not None:
+                refuse_in_folder(self.place.beside(CHANGE_LOG, self.change_log), self.place, "change_log")
             table = self.place.existing() or self._created()
             before = table.table.snapshot()
             rules, schema = self._read_into(spark_schema(before))
@@ -343,7 +345,6 @@ class _Follower:
         place = self.place.beside(CHANGE_LOG, self.change_log)
         names = names_of_new_log(target, [field.name for field in rules.columns])
         if self.change_log is not None:
-            refuse_in_folder(place, self.place, "change_log")
             return place.open_or_create(schema, names)
         log = place.open_or_create(schema, {**names, OF_TABLE: target.metadata.id})
         check_log_of(log, target.metadata.id)
@@ -431,8 +432,7 @@ class _Follower:
             rows = rows_of_keys(table.table, snapshot, keys)
             return merge_of_history(table, rows, events, rules, self.history)
         events = self._with_rows_shown(events, table, snapshot, keys, rules)
-        kept, sequence = self._kept_sequence(rules.columns), events.schema[SEQUENCE].dataType
-        return merge_of_newest(table, events, rules, None if kept is None else kept.is_not_older(sequence))
+        return merge_of_newest(table, events, rules, self._kept_sequence(rules.columns))
 
     def _kept_sequence(self, columns: Sequence[StructField]) -> KeptSequence | None:
         return None if self.sequence_by is None else KeptSequence.of(self.sequence_by, self.source, columns)

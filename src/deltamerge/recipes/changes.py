@@ -34,6 +34,10 @@ from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 CHANGE_LOG = "_deltamerge_changes"
 SEQUENCE, DELETED, ROW = "__sequence", "__deleted", "__row"
 _REPEATED, _LEAST, _GREATEST = "__event", "__least", "__greatest"
+AFTER_DELETE, END, RANK, ERA, STATE, RUN = "__after_delete", "__end", "__rank", "__era", "__state", "__run"
+_BESIDE_KEYS = frozenset(
+    {SEQUENCE, DELETED, ROW, _REPEATED, _LEAST, _GREATEST, AFTER_DELETE, END, RANK, ERA, STATE, RUN}
+)
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,13 @@ def written_columns(source: DataFrame, feed: Feed) -> list[StructField]:
         raise DeltaAnalysisException(
             "DELTA_ILLEGAL_USAGE",
             f"The keys {', '.join(both)} cannot be in except_columns: the target's rows are found by them.",
+        )
+    own = [field.name for field in keys if field.name.lower() in _BESIDE_KEYS]
+    if own:
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"A key cannot be called {own[0]}: the change log, or what is made of it, has a column of that name beside "
+            "the keys. Give the source's and the target's column another name. Nothing was written.",
         )
     return [StructField(field.name, field.dataType) for field in schema.fields if field not in left_out]
 

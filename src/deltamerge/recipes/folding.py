@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql.types import DataType, StructType
 
-from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
+from deltamerge.recipes.changes import AFTER_DELETE, DELETED, END, ERA, RANK, ROW, RUN, SEQUENCE, STATE, FoldRules
 from deltamerge.recipes.values import comparable
 from deltamerge.spark import columns as F
 from deltamerge.sql.names import quote
-
-AFTER_DELETE, END = "__after_delete", "__end"
-_RANK, _ERA, _STATE, _RUN = "__rank", "__era", "__state", "__run"
 
 
 def newest_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
@@ -24,16 +21,16 @@ def newest_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
     """
     if rules.ignore_nulls:
         events = _with_values_kept(events, rules)
-    newest = F.max_by(F.struct(DELETED, ROW), SEQUENCE).alias(_STATE)
+    newest = F.max_by(F.struct(DELETED, ROW), SEQUENCE).alias(STATE)
     found = events.groupBy(*_quoted(rules.keys)).agg(
         F.max(SEQUENCE).alias(SEQUENCE), F.max(DELETED).alias(AFTER_DELETE), newest
     )
     return found.select(
         *_quoted(rules.keys),
         SEQUENCE,
-        F.col(_STATE).getField(DELETED).alias(DELETED),
+        F.col(STATE).getField(DELETED).alias(DELETED),
         AFTER_DELETE,
-        F.col(_STATE).getField(ROW).alias(ROW),
+        F.col(STATE).getField(ROW).alias(ROW),
     )
 
 
@@ -56,11 +53,11 @@ def versions_of_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
     row = F.when(~F.col(DELETED), F.struct(F.lit(0).alias("c"), *tracked))
     state = F.struct(F.col(DELETED).alias("deleted"), row.alias("row"))
     begins = ~F.lag(state).over(ordered).eqNullSafe(state)
-    runs = events.withColumn(_STATE, begins.cast("int")).withColumn(_RUN, F.sum(_STATE).over(ordered))
+    runs = events.withColumn(STATE, begins.cast("int")).withColumn(RUN, F.sum(STATE).over(ordered))
     # A run that begins at NULL has one event there, and goes on with those of a sequence.
     begin = F.when(F.count(SEQUENCE) == F.count(F.lit(1)), F.min(SEQUENCE))
     row_at_end = F.coalesce(F.max_by(ROW, SEQUENCE), F.first(ROW))
-    versions = runs.groupBy(*names, _RUN).agg(
+    versions = runs.groupBy(*names, RUN).agg(
         begin.alias(SEQUENCE), F.first(DELETED).alias(DELETED), row_at_end.alias(ROW)
     )
     return (
@@ -72,24 +69,24 @@ def versions_of_rows(events: DataFrame, rules: FoldRules) -> DataFrame:
 
 def ranked(events: DataFrame, rank: int) -> DataFrame:
     """Return events with the rank that decides between two of one sequence."""
-    return events.withColumn(_RANK, F.lit(rank))
+    return events.withColumn(RANK, F.lit(rank))
 
 
 def first_ranked(events: DataFrame, rules: FoldRules) -> DataFrame:
     """Return of events with one sequence that of the least rank."""
-    same = Window.partitionBy(*_quoted(rules.keys), SEQUENCE).orderBy(_RANK)
-    return events.withColumn(_RUN, F.row_number().over(same)).where(F.col(_RUN) == 1).drop(_RUN, _RANK)
+    same = Window.partitionBy(*_quoted(rules.keys), SEQUENCE).orderBy(RANK)
+    return events.withColumn(RUN, F.row_number().over(same)).where(F.col(RUN) == 1).drop(RUN, RANK)
 
 
 def _with_values_kept(events: DataFrame, rules: FoldRules) -> DataFrame:
     """Give each event the values that its key had before where its own are NULL, since the key's last delete."""
     ordered = Window.partitionBy(*_quoted(rules.keys)).orderBy(SEQUENCE)
-    era = events.withColumn(_ERA, F.sum(F.col(DELETED).cast("int")).over(ordered))
-    so_far = Window.partitionBy(*_quoted(rules.keys), _ERA).orderBy(SEQUENCE)
+    era = events.withColumn(ERA, F.sum(F.col(DELETED).cast("int")).over(ordered))
+    so_far = Window.partitionBy(*_quoted(rules.keys), ERA).orderBy(SEQUENCE)
     row = F.struct(
         *(_last(F.col(ROW).getField(f.name), f.dataType, so_far, ~F.col(DELETED)).alias(f.name) for f in rules.columns)
     )
-    return era.withColumn(ROW, row).drop(_ERA)
+    return era.withColumn(ROW, row).drop(ERA)
 
 
 def _last(value: Column, data_type: DataType, window: WindowSpec, is_given: Column) -> Column:

@@ -12,15 +12,14 @@ from pyspark.sql.types import BooleanType, StructField, VariantType
 
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.merge_builder import DeltaMergeBuilder
-from deltamerge.recipes.changes import DELETED, ROW, SEQUENCE, FoldRules
-from deltamerge.recipes.folding import AFTER_DELETE, END, first_ranked, newest_rows, ranked, versions_of_rows
+from deltamerge.recipes.changes import AFTER_DELETE, DELETED, END, ROW, SEQUENCE, FoldRules
+from deltamerge.recipes.folding import first_ranked, newest_rows, ranked, versions_of_rows
 from deltamerge.recipes.keyed_rows import same_keys
+from deltamerge.recipes.sequences import KeptSequence
 from deltamerge.recipes.values import all_of, comparable, is_comparable, kept_sql
 from deltamerge.spark import columns as F
 from deltamerge.spark.nested_types import contains
-from deltamerge.sql.names import quote
-
-_PRESENT = "__present"
+from deltamerge.sql.names import free_prefix, quote
 
 
 @dataclass(frozen=True)
@@ -46,23 +45,27 @@ class HistoryColumns:
         return times if self.is_current is None else [*times, StructField(self.is_current, BooleanType())]
 
 
-def merge_of_newest(table: DeltaTable, events: DataFrame, rules: FoldRules, newer: str | None) -> DeltaMergeBuilder:
+def merge_of_newest(
+    table: DeltaTable, events: DataFrame, rules: FoldRules, kept: KeptSequence | None
+) -> DeltaMergeBuilder:
     """Return the merge that gives the target the newest row of each key.
 
     Args:
-        newer: The condition that a row of the target is not newer than all events, if its columns show that.
+        kept: The target's columns that show whether a row is newer than all events; None where it has none.
     """
+    prefix = free_prefix(field.name for field in rules.columns)
+    key, sequence, deleted, after = (prefix + name for name in ("key", "sequence", "is_deleted", "is_after_delete"))
+    newer = None if kept is None else kept.is_not_older(f"s.{sequence}", events.schema[SEQUENCE].dataType)
     newest = newest_rows(events, rules)
-    deleted, after = "__is_deleted", "__is_after_delete"
     row = F.col(ROW)
     source = newest.select(
-        *(F.col(quote(name)).alias(f"__key{i}") for i, name in enumerate(rules.keys)),
-        F.col(SEQUENCE),
+        *(F.col(quote(name)).alias(f"{key}{i}") for i, name in enumerate(rules.keys)),
+        F.col(SEQUENCE).alias(sequence),
         F.col(DELETED).alias(deleted),
         F.col(AFTER_DELETE).alias(after),
         *(row.getField(field.name).alias(field.name) for field in rules.columns),
     )
-    on = " AND ".join(f"t.{quote(name)} <=> s.__key{i}" for i, name in enumerate(rules.keys))
+    on = " AND ".join(f"t.{quote(name)} <=> s.{key}{i}" for i, name in enumerate(rules.keys))
     given = {field.name: f"s.{quote(field.name)}" for field in rules.columns}
     values = given
     if rules.ignore_nulls:
@@ -109,13 +112,15 @@ def merge_of_history(
         events: All logged events of these keys.
     """
     wanted = versions_of_rows(with_events_shown(events, rows, rules, columns), rules)
-    source = _differences(_as_rows(wanted, rules, columns), rows, rules, columns)
-    begin = quote(columns.valid_from)
+    new = _as_rows(wanted, rules, columns)
+    prefix = free_prefix((*new.columns, *rows.columns))
+    is_gone, begin = prefix + "is_gone", quote(columns.valid_from)
+    source = _differences(new, rows, (*rules.keys, columns.valid_from), prefix + "is_there", is_gone)
     values = {quote(name): f"s.{quote(name)}" for name in (*(f.name for f in rules.columns), *columns.names)}
     return (
         table.alias("t")
         .merge(source.alias("s"), f"{same_keys(rules.keys, 't', 's')} AND t.{begin} <=> s.{begin}")
-        .whenMatchedDelete(f"s.{DELETED}")
+        .whenMatchedDelete(f"s.{is_gone}")
         .whenMatchedUpdate(None, values)
         .whenNotMatchedInsert(None, values)
     )
@@ -164,25 +169,29 @@ def _as_rows(versions: DataFrame, rules: FoldRules, columns: HistoryColumns) -> 
     )
 
 
-def _differences(wanted: DataFrame, rows: DataFrame, rules: FoldRules, columns: HistoryColumns) -> DataFrame:
-    """Return the versions that the target lacks or has otherwise, and those that it has and should not."""
-    found_by = (*rules.keys, columns.valid_from)
-    sides = [side.withColumn(_PRESENT, F.lit(True)).alias(name) for side, name in ((wanted, "n"), (rows, "o"))]
+def _differences(wanted: DataFrame, rows: DataFrame, found_by: Sequence[str], is_there: str, is_gone: str) -> DataFrame:
+    """Return the versions that the target lacks or has otherwise, and those that it has and should not.
+
+    Args:
+        is_there: A name that no column has.
+        is_gone: The name of the column that tells the latter ones from the others.
+    """
+    sides = [side.withColumn(is_there, F.lit(True)).alias(name) for side, name in ((wanted, "n"), (rows, "o"))]
     joined = sides[0].join(sides[1], F.expr(same_keys(found_by, "n", "o")), "full_outer")
-    is_missing, is_gone = F.col(f"o.{_PRESENT}").isNull(), F.col(f"n.{_PRESENT}").isNull()
+    only_new, only_old = F.col(f"o.{is_there}").isNull(), F.col(f"n.{is_there}").isNull()
     same = [
         comparable(F.col(f"n.{quote(field.name)}"), field.dataType).eqNullSafe(
             comparable(F.col(f"o.{quote(field.name)}"), field.dataType)
         )
         for field in wanted.schema.fields
     ]
-    changed = joined.where(is_missing | is_gone | ~reduce(lambda left, right: left & right, same))
+    changed = joined.where(only_new | only_old | ~reduce(lambda left, right: left & right, same))
 
     def value(name: str) -> Column:
         new, old = F.col(f"n.{quote(name)}"), F.col(f"o.{quote(name)}")
         return (F.coalesce(new, old) if name in found_by else new).alias(name)
 
-    return changed.select(*map(value, wanted.columns), is_gone.alias(DELETED))
+    return changed.select(*map(value, wanted.columns), only_old.alias(is_gone))
 
 
 def _quoted(values: Mapping[str, str]) -> dict[str, str | Column]:

@@ -14,7 +14,6 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from deltamerge.api.arguments import names_in
 from deltamerge.exceptions import DeltaAnalysisException
-from deltamerge.recipes.changes import SEQUENCE
 from deltamerge.recipes.targets import named_column
 from deltamerge.recipes.values import loses_part, widened
 from deltamerge.spark import columns as F
@@ -93,12 +92,11 @@ class KeptSequence:
         assert isinstance(sequence, StructType)
         return F.struct(*(column.alias(name) for column, name in zip(columns, sequence.names, strict=True)))
 
-    def is_not_older(self, sequence: DataType) -> str:
-        """Return the condition that events are not older than a row of the target.
+    def is_not_older(self, given: str, sequence: DataType) -> str:
+        """Return the condition that events of a sequence are not older than a row of the target, which is ``t``.
 
         Sequences are compared as the target stores them.
         """
-        given = f"s.{SEQUENCE}"
         if not self.is_list:
             column = self.columns[0]
             stored = f"t.{quote(column.name)}"

@@ -83,6 +83,14 @@ class TargetPlace:
                         raise
         return self.open()
 
+    def folder(self) -> str:
+        """Return where the table is, or at a path would be."""
+        if self.path is not None and self.opened is None:
+            table = open_table(self.spark, self.path, self.options)
+        else:
+            table = self.open().table
+        return table.store.absolute("").rstrip("/")
+
     def beside(self, folder: str, other: str | None) -> TargetPlace:
         """Return the place of a table that belongs to this one: `other`, or a folder inside of this table's."""
         if other is not None:
@@ -92,15 +100,19 @@ class TargetPlace:
 
 
 def refuse_in_folder(place: TargetPlace, target: TargetPlace, argument: str) -> None:
-    """Refuse a table among the files of another one, whose VACUUM would delete it.
+    """Refuse the target itself as the table beside it, and a table among its files, which its VACUUM would delete.
 
     Raises:
-        DeltaAnalysisException: It is in the other's folder, and no part of its path begins with an underscore.
+        DeltaAnalysisException: It is the target, or it is in its folder and no part of its path begins with an
+            underscore.
     """
-    if place.path is None:
-        return
-    root = target.open().table.store.absolute("").rstrip("/")
-    path = open_table(place.spark, place.path, place.options).store.absolute("")
+    root, path = target.folder(), place.folder()
+    if path == root:
+        raise DeltaAnalysisException(
+            "DELTA_ILLEGAL_USAGE",
+            f"{argument}={place.name!r} is the target itself, {target.name}. Give a table of its own. Nothing was "
+            "written.",
+        )
     is_inside = path.startswith(f"{root}/")
     if is_inside and not any(part.startswith("_") for part in path.removeprefix(f"{root}/").split("/")):
         raise DeltaAnalysisException(

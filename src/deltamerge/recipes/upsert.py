@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeAlias
@@ -39,9 +39,10 @@ from deltamerge.spark.table import spark_schema
 from deltamerge.sql.names import parse_name, quote
 from deltamerge.storage.credentials import StoreOptions
 from deltamerge.txn.application import option_transaction, session_transaction
-from deltamerge.write.align import find_field, same_name, same_shape
+from deltamerge.write.align import align, find_field, same_name, same_shape
 from deltamerge.write.generated_columns import GENERATION_EXPRESSION
 from deltamerge.write.identity_columns import IDENTITY
+from deltamerge.write.schema_evolution import automatic_widening, evolved_schema
 from deltamerge.write.stale_rows import refuse_stale_rows
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
 
@@ -63,6 +64,7 @@ class UpsertRules:
     ignore_nulls: bool = False
     skip_unchanged: bool = False
     schema_evolution: bool = False
+    """Whether the merge gives the target new columns and wider types, by the argument or by the session's setting."""
 
 
 def upsert(
@@ -142,11 +144,11 @@ def upsert(
         null_safe=null_safe,
         ignore_nulls=ignore_nulls,
         skip_unchanged=skip_unchanged,
-        schema_evolution=schema_evolution,
+        schema_evolution=schema_evolution or merge_conf(spark).schema_auto_merge,
     )
     transaction = {"txn_app_id": txn_app_id, "txn_version": txn_version, "user_metadata": user_metadata}
     if quarantine is None:
-        return upsert_builder(table, source, rules).run(progress, **transaction)  # type: ignore[arg-type]
+        return _merge_of(table, _latest_rows(table, source, source.columns, rules), rules).run(progress, **transaction)  # type: ignore[arg-type]
     # Half a transaction is refused before rows are rejected.
     asked = option_transaction(txn_app_id, txn_version)
     once_only = asked or session_transaction(merge_conf(spark))
@@ -175,12 +177,8 @@ def _written(argument: str, given: Written) -> Written:
     return given if isinstance(given, (bool, Mapping)) else names_in(argument, given)
 
 
-def upsert_builder(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
-    return _merge_of(table, _latest_rows(table, source, source.columns, rules), rules)
-
-
 def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMergeBuilder:
-    columns = _UpsertColumns.of(table.table.snapshot(), rows)
+    columns = _UpsertColumns.of(table.table.snapshot(), rows, rules)
     rules = _keeping_order(rules, columns)
     on = " AND ".join(_same_key(pair, rules.null_safe) for pair in columns.pairs("keys", rules.keys))
     builder = table.alias("t").merge(rows.alias("s"), on, skip_unchanged=rules.skip_unchanged)
@@ -195,7 +193,7 @@ def _merge_of(table: DeltaTable, rows: DataFrame, rules: UpsertRules) -> DeltaMe
 
 def _latest_rows(table: DeltaTable, rows: DataFrame, names: Sequence[str], rules: UpsertRules) -> DataFrame:
     """Return of rows with the source's columns, and others besides, the latest one of each key; no job runs."""
-    columns = _UpsertColumns.of(table.table.snapshot(), rows)
+    columns = _UpsertColumns.of(table.table.snapshot(), rows, rules)
     order = {name: columns.order(name) for name in rules.order_by}
     return one_row_per_key(rows, names, columns.pairs("keys", rules.keys), order, rules.null_safe)
 
@@ -207,17 +205,41 @@ def _same_key(pair: ColumnPair, null_safe: bool) -> str:
 
 @dataclass(frozen=True)
 class _UpsertColumns:
-    """The columns of both sides, by the session's rule for names."""
+    """The columns of both sides, by the session's rule for names.
+
+    Args:
+        target: The columns that the target has, with the types that the merge gives them.
+        stored: The same with the types that they have before it.
+    """
 
     target: StructType
+    stored: StructType
     source: StructType
     spark: SparkSession
     partitions: tuple[str, ...]
 
     @staticmethod
-    def of(snapshot: Snapshot, source: DataFrame) -> _UpsertColumns:
-        partitions = snapshot.metadata.partition_columns
-        return _UpsertColumns(spark_schema(snapshot), source.schema, source.sparkSession, partitions)
+    def of(snapshot: Snapshot, source: DataFrame, rules: UpsertRules) -> _UpsertColumns:
+        stored, partitions = spark_schema(snapshot), snapshot.metadata.partition_columns
+        columns = _UpsertColumns(stored, stored, source.schema, source.sparkSession, partitions)
+        if not rules.schema_evolution:
+            return columns
+        used, conf = columns.used(_keeping_order(rules, columns)), merge_conf(columns.spark)
+        evolved = evolved_schema(stored, source.schema, used, conf.case_sensitive, automatic_widening(snapshot, conf))
+        return replace(columns, target=StructType(evolved.fields[: len(stored)]))
+
+    def used(self, rules: UpsertRules) -> list[tuple[str, ...]]:
+        """Return the paths of the columns and fields that the clauses name."""
+        used: list[tuple[str, ...]] = []
+        for written, is_update in ((rules.update, True), (rules.insert, False)):
+            if isinstance(written, Mapping):
+                used += map(self._path, written)
+            elif not isinstance(written, bool):
+                used += ((name,) for name in written)
+            elif written:
+                left_out = rules.keys if is_update and rules.ignore_nulls else ()
+                used += ((name,) for name in self.source.names if not self.has(name, left_out))
+        return used
 
     @cached_property
     def case_sensitive(self) -> bool:
@@ -252,11 +274,18 @@ class _UpsertColumns:
 
     def assigned(self, name: str) -> str:
         """Return the target's column that a name of an assignment, perhaps after ``t.``, is; empty for a field."""
+        path = self._path(name)
+        return path[0] if len(path) == 1 else ""
+
+    def _path(self, name: str) -> tuple[str, ...]:
         parts = parse_name(name)
         is_qualified = len(parts) > 1 and parts[0].lower() == "t"
         if is_qualified and find_field(self.target, parts[0], self.case_sensitive) is None:
-            parts = parts[1:]
-        return parts[0] if len(parts) == 1 else ""
+            return parts[1:]
+        return parts
+
+    def has(self, name: str, names: Iterable[str]) -> bool:
+        return any(same_name(name, other, self.case_sensitive) for other in names)
 
     def kept_order(self, order_by: Sequence[str]) -> tuple[ColumnPair, ...]:
         """Return the columns of an order where the target has all of them, and so shows which row is later."""
@@ -297,7 +326,7 @@ class _UpsertColumns:
 
 def judged_source(table: DeltaTable, source: DataFrame, rules: UpsertRules) -> Judged:
     snapshot = table.table.snapshot()
-    columns = _UpsertColumns.of(snapshot, source)
+    columns = _UpsertColumns.of(snapshot, source, rules)
     rules = _keeping_order(rules, columns)
     if isinstance(rules.update, Mapping) or isinstance(rules.insert, Mapping) or rules.ignore_nulls:
         raise DeltaAnalysisException(
@@ -345,7 +374,7 @@ def _keeping_order(rules: UpsertRules, columns: _UpsertColumns) -> UpsertRules:
         if isinstance(written, bool) or not written:
             return written
         names = [columns.assigned(name) for name in written] if isinstance(written, Mapping) else written
-        left = [p for p in pairs if not any(same_name(p.target.name, name, columns.case_sensitive) for name in names)]
+        left = [pair for pair in pairs if not columns.has(pair.target.name, names)]
         if isinstance(written, Mapping):
             return {**written, **{quote(pair.target.name): f"s.{quote(pair.source.name)}" for pair in left}}
         return (*written, *(pair.target.name for pair in left))
@@ -383,7 +412,8 @@ def _given(columns: _UpsertColumns, pair: ColumnPair, ignore_nulls: bool) -> str
     given, kept = f"s.{quote(source.name)}", f"t.{quote(target.name)}"
     if not ignore_nulls:
         return given
-    if same_shape(source.dataType, target.dataType):
+    stored = columns.stored[target.name].dataType
+    if same_shape(source.dataType, target.dataType) and same_shape(stored, target.dataType):
         return kept_sql(given, kept, target.dataType)
     conf = merge_conf(columns.spark)
     assignment = StoreAssignment(
@@ -392,7 +422,8 @@ def _given(columns: _UpsertColumns, pair: ColumnPair, ignore_nulls: bool) -> str
     lossy = first_lossy(source.dataType, target.dataType) if assignment.policy == "STRICT" else None
     if lossy is not None:
         raise no_up_cast(target.name, lossy, "ignore_nulls")
-    return kept_value(F.col(given), F.col(kept), source.dataType, target.dataType, assignment)
+    value = align(F.col(kept), stored, target.dataType, assignment)
+    return kept_value(F.col(given), value, source.dataType, target.dataType, assignment)
 
 
 def _with_insert(builder: DeltaMergeBuilder, columns: _UpsertColumns, insert: Written) -> DeltaMergeBuilder:

@@ -61,6 +61,11 @@ def evolved_definition(
     return replace(definition, schema=schema, properties=metadata.configuration)
 
 
+def automatic_widening(snapshot: Snapshot, conf: MergeConf) -> str:
+    """Return how far a merge may widen a table's types."""
+    return widening_mode(snapshot.metadata.configuration, features(snapshot.protocol), conf.allow_automatic_widening)
+
+
 def evolved_metadata(snapshot: Snapshot, schema: T.StructType, configuration: Mapping[str, str]) -> Metadata:
     """Return a table's metadata with an evolved schema.
 

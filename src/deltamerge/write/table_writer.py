@@ -75,10 +75,12 @@ class CommitNotes:
 
     Args:
         user_metadata: For the history; None for the session's.
+        parameters: What the history says of a table that is made, besides its definition.
     """
 
     transaction: ApplicationTransaction | None = None
     user_metadata: str | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
 
     def named(self) -> tuple[SetTransaction, ...]:
         return () if self.transaction is None else (self.transaction.action(now_ms()),)
@@ -131,7 +133,8 @@ def create_table(
         definition = replace(definition, properties={**kept, **definition.properties})
     definition = _replacing(table, before, definition)
     of_rows = "" if rows is None else " AS SELECT"
-    entry = HistoryEntry(f"{_made(mode)} TABLE{of_rows}", create_parameters(definition, is_managed=is_managed))
+    parameters = {**create_parameters(definition, is_managed=is_managed), **notes.parameters}
+    entry = HistoryEntry(f"{_made(mode)} TABLE{of_rows}", parameters)
     if rows is None:
         commit_definition(destination_of(table), before, definition, None, entry)
         update_columns(table, definition.schema.json())
