@@ -18,13 +18,8 @@ from deltamerge.data_source.conditions import condition_of
 from deltamerge.data_source.file_parts import grouped
 from deltamerge.data_source.filters import predicate_of
 from deltamerge.data_source.request import Request, parse_bytes
-<<<<<<< HEAD
-from deltamerge.data_source.write_options import asked_write
-from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, DeltaTableException
-=======
 from deltamerge.data_source.write_options import asked_write, option_properties
-from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException
->>>>>>> a3fb62158adc98ea8007006cbbf5c557397c49a7
+from deltamerge.exceptions import DeltaAnalysisException, DeltaIllegalArgumentException, DeltaTableException
 from deltamerge.log.schema import parse_schema
 from deltamerge.skipping.predicates import And, ColumnRef, Comparison, In, Not, StartsWith, Unknown
 from deltamerge.spark.data_source import source_settings

@@ -287,13 +287,8 @@ def _replacement(table: Table, name: TableName, asked: Save) -> HistoryEntry | N
 
     Delta: DeltaOperations.ReplaceTable with isV1WriterSaveAsTableOverwrite.
     """
-<<<<<<< HEAD
     kind = _frame_write(table.spark, asked).kind
-    if kind not in ("overwrite", "overwrite_schema"):
-=======
-    kind = _kind(table.spark, asked)
     if kind not in _OF_ALL_ROWS:
->>>>>>> 1ab93e8302d35f6079c3eed59b543dcba175a7a6
         return None
     keeps = kind == "overwrite"
     partitions = table.snapshot().metadata.partition_columns if keeps else asked.partitions or ()
