@@ -273,7 +273,7 @@ def save_as_table(frame: DataFrame, name: str, asked: Save) -> None:
         with recorded(place, spark_schema(snapshot), snapshot.metadata.description, requires_entry=False):
             save_to_table(frame, table, asked)
         return
-    kind = _kind(frame.sparkSession, asked)
+    kind = _frame_write(frame.sparkSession, asked).kind
     if kind not in _OF_ALL_ROWS:
         create_as(frame, name, "create", asked)
         return
