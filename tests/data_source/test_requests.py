@@ -171,6 +171,9 @@ def test_the_session_says_how_partitions_are_overwritten(options: dict[str, str]
     assert asked_write(Request({}, request.settings), overwrite=False).kind == "append"
 
 
+STATIC = {"spark.sql.sources.partitionOverwriteMode": "static"}
+
+
 def test_null_among_partitions_that_are_overwritten() -> None:
     option = {"usenullintolerantequalitywithdpo": "true"}
     dynamic = Request({**option, "partitionoverwritemode": "dynamic"}, {})
@@ -178,9 +181,11 @@ def test_null_among_partitions_that_are_overwritten() -> None:
     assert asked_write(Request({**option, "replacewhere": "p = 1"}, {}), overwrite=True).kind == "replace_where"
     assert asked_write(Request(option, {}), overwrite=False).kind == "append"
     with pytest.raises(DeltaIllegalArgumentException, match=r"DELTA_ILLEGAL_OPTION.*WithDPO.*Dynamic Partition"):
-        asked_write(Request(option, {}), overwrite=True)
+        asked_write(Request(option, STATIC), overwrite=True)
+    # The session's mode is not known yet.
+    assert asked_write(Request(option, {}), overwrite=True).kind == "overwrite"
     with pytest.raises(DeltaIllegalArgumentException, match="must be 'true' or 'false'"):
-        asked_write(Request({"usenullintolerantequalitywithdpo": "x"}, {}), overwrite=True)
+        asked_write(Request({"usenullintolerantequalitywithdpo": "x"}, STATIC), overwrite=True)
 
 
 def test_the_alias_of_a_condition() -> None:

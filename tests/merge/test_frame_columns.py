@@ -80,6 +80,7 @@ NAMED_BELOW: list[tuple[str, Any]] = [
     ("a column more", lambda u: u.withColumn("twice", F.expr("u.v * 2"))),
     ("a projection", lambda u: u.select("id", "v", "st")),
     ("a view", lambda u: (u.createOrReplaceTempView("u"), u.sparkSession.table("u").select("v", "id", "st"))[1]),
+    ("a query", lambda u: (u.createOrReplaceTempView("q"), u.sparkSession.sql("SELECT u.id, u.v, u.st FROM q u"))[1]),
     ("a join", lambda u: u.join(frame(u.sparkSession, "key INT", [(1,), (3,)]).alias("d"), F.expr("u.id = d.key"))),
 ]
 
@@ -94,9 +95,19 @@ def test_keys_by_the_names_of_a_sources_frames(spark: SparkSession, path: str, m
     report = merge.whenNotMatchedInsert("u.v > 0", {"id": F.col("u.id"), "v": "u.v", "st": "u.st"}).run()
     assert rows(table.toDF()) == [(1, 12, (50,)), (2, 6, (60,)), (3, 8, (80,))]
     assert report.outcome.plan is not None
-    assert report.outcome.plan.name == "key_lookup"
+    # Over Connect a query does not show the names within.
+    assert CONNECT or report.outcome.plan.name == "key_lookup"
     (commit,) = table.history(1).collect()
     assert columns or commit.operationParameters["predicate"] == '["t.id = u.id"]'
+
+
+def test_a_subquery_that_reads_what_the_source_is_called(spark: SparkSession, path: str) -> None:
+    frame(spark, SCHEMA, SOURCE).createOrReplaceTempView("news")
+    table = DeltaTable.forPath(spark, path).alias("t")
+    merge = table.merge(spark.table("news").select("id", "v"), "t.id = news.id")
+    merge = merge.whenMatchedUpdate(set={"v": "(SELECT CAST(count(1) AS INT) FROM news WHERE news.v > 7) + news.v"})
+    merge.whenNotMatchedInsert(values={"id": "news.id", "v": "(SELECT min(news.v) FROM news)"}).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 8), (2, 6), (3, 7)]
 
 
 def test_a_field_of_the_target_is_not_a_column_below_the_source(spark: SparkSession, path: str) -> None:

@@ -121,6 +121,23 @@ def test_tables_whose_names_end_alike_keep_their_whole_names() -> None:
         rename_columns("people.id = 1", to_aliases(names))
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "(SELECT max(u.v) FROM u)",
+        "(SELECT max(db.u.v) FROM db.u)",
+        "1 + (SELECT max(u.v) FROM other AS u WHERE u.id > 1)",
+        "EXISTS (SELECT 1 FROM a JOIN other u ON a.id = u.id)",
+        "(SELECT max(x.v) FROM a x WHERE x.id IN (SELECT u.id FROM u))",
+    ],
+)
+def test_columns_of_a_relation_in_a_subquery_stay(sql: str) -> None:
+    renaming = to_aliases([("db", "source"), ("db", "u")])
+    assert rename_columns(sql, renaming) == sql
+    of_both = "(SELECT max(u.v) FROM u WHERE db.source.id = id) + db.u.v"
+    assert rename_columns(of_both, renaming) == "(SELECT max(u.v) FROM u WHERE `source`.id = id) + `u`.v"
+
+
 def test_parameters_of_functions_are_no_columns() -> None:
     renaming = to_aliases([("db", "u")])
     assert rename_columns("transform(a, u -> u.x + db.u.x)", renaming) == "transform(a, u -> u.x + `u`.x)"

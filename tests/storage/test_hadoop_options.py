@@ -369,7 +369,14 @@ def test_accounts_of_other_clouds() -> None:
     client = {"fs.azure.account.oauth2.client.endpoint": "https://login.microsoftonline.us/tenant-7/oauth2/token"}
     expected = {"tenant_id": "tenant-7", "authority_host": "https://login.microsoftonline.us"}
     assert obstore_options("c@acc.dfs.core.usgovcloudapi.net", client) == expected
+    own = {"fs.azure.account.oauth2.client.endpoint.acc": "https://Login.windows.net/tenant-8/oauth2/token"}
+    own = {f"{key}.dfs.core.windows.net": value for key, value in own.items()}
+    assert obstore_options("c@acc.dfs.core.windows.net", {**client, **own}) == {"tenant_id": "tenant-8"}
     open_store("abfss://c@acc.dfs.core.usgovcloudapi.net/t", {**client, "client_id": "me", "client_secret": "s"})
+
+
+def test_object_stores_need_no_single_writer() -> None:
+    assert open_store("s3a://b/t", {"single_writer": "true", "region": "r"}).root == "s3a://b/t"
 
 
 @pytest.mark.parametrize(

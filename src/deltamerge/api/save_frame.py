@@ -198,8 +198,8 @@ def save_batch(frame: DataFrame, table: Table, asked: Save, query: str, batch: i
 
 
 def _frame_write(spark: SparkSession, asked: Save) -> FrameWrite:
-    mode = conf_value(spark, PARTITION_OVERWRITE_MODE)
-    request = Request(asked.options, {} if mode is None else {PARTITION_OVERWRITE_MODE: mode})
+    mode = conf_value(spark, PARTITION_OVERWRITE_MODE) or "static"
+    request = Request(asked.options, {PARTITION_OVERWRITE_MODE: mode})
     return replace(
         asked_write(request, asked.mode == "overwrite", asked.condition, asked.partition_by),
         clustered_by=asked.cluster_by or None,

@@ -52,6 +52,7 @@ def convert_to_delta(table: Table, partition_schema: StructType) -> None:
     """Make a table of a folder's Parquet files; nothing is done where it is one. Delta: ConvertToDeltaCommand."""
     if table_exists(table.store):
         return
+    table.store.check_commits()
     partition_schema = as_strings(partition_schema)
     found = without_markers(table.store, table.store.list())
     _check_no_stream(table, found)

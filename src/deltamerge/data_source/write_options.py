@@ -35,7 +35,9 @@ def asked_write(
     refuse_unsupported(request.options)
     replaced = _replaced_rows(request, condition) if overwrite else None
     columns = option_partition_columns(request) if partition_columns is None else partition_columns
-    keeps_null = request.flag(KEEPS_NULL) if KEEPS_NULL.lower() in request.options else None
+    # Where the data source is planned the session's mode is not known yet.
+    has_mode = "partitionoverwritemode" in request.options or PARTITION_OVERWRITE_MODE in request.settings
+    keeps_null = request.flag(KEEPS_NULL) if has_mode and KEEPS_NULL.lower() in request.options else None
     kind = write_kind(
         overwrite,
         None if replaced is None else replaced.text,

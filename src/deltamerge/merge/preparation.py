@@ -141,9 +141,8 @@ def at_one_time(statement: MergeStatement, microseconds: int, columns: Collectio
             if not names_time(expression.text):
                 return expression
             return replace(expression, column=column_times.with_fixed_time(spark, expression.column, at_time))
-        given = expression.evaluated or expression.text
-        sql = at_time(given)
-        return expression if sql == given else replace(expression, evaluated=sql)
+        sql = at_time(expression.sql)
+        return expression if sql == expression.sql else replace(expression, evaluated=sql)
 
     return replace(
         statement,

@@ -22,7 +22,7 @@ Frames: TypeAlias = "Callable[[], tuple[DataFrame, ...]]"
 def to_column(expression: Expression) -> Column:
     if expression.column is not None:
         return expression.column
-    sql = expression.evaluated or expression.text
+    sql = expression.sql
     # In a statement no expression has an alias. Brackets keep Spark from taking one, and move the places in its errors.
     return F.expr(f"({sql}\n)" if expression.span is not None and may_end_in_alias(sql) else sql)
 

@@ -21,6 +21,7 @@ from deltamerge.merge.analysis.analysis_errors import own_error
 from deltamerge.merge.analysis.column_references import column_at, expression_tree, relation_of
 from deltamerge.merge.command import MergeIntoCommand
 from deltamerge.merge.outcome import MergeOutcome
+from deltamerge.spark.catalog import delta_location
 from deltamerge.spark.session import empty_frame, in_session, merge_conf
 from deltamerge.spark.table import open_table
 from deltamerge.sql.expression import Name
@@ -83,13 +84,14 @@ class TargetPlace:
                         raise
         return self.open()
 
-    def folder(self) -> str:
-        """Return where the table is, or at a path would be."""
-        if self.path is not None and self.opened is None:
-            table = open_table(self.spark, self.path, self.options)
-        else:
-            table = self.open().table
-        return table.store.absolute("").rstrip("/")
+    def folder(self) -> str | None:
+        """Return where the table is, or at a path would be; None for a name without a table."""
+        if self.opened is not None:
+            return self.opened.table.store.absolute("").rstrip("/")
+        location = self.path or delta_location(self.spark, parse_table_name(self.name), self.options)
+        if location is None:
+            return None
+        return open_table(self.spark, location, self.options).store.absolute("").rstrip("/")
 
     def beside(self, folder: str, other: str | None) -> TargetPlace:
         """Return the place of a table that belongs to this one: `other`, or a folder inside of this table's."""
@@ -107,6 +109,8 @@ def refuse_in_folder(place: TargetPlace, target: TargetPlace, argument: str) -> 
             underscore.
     """
     root, path = target.folder(), place.folder()
+    if root is None or path is None:
+        return
     if path == root:
         raise DeltaAnalysisException(
             "DELTA_ILLEGAL_USAGE",

@@ -32,11 +32,13 @@ def check_columns(table: Table, expected: Sequence[str], files: Sequence[AddFile
     The footer is read only of files whose statistics name other columns than the table's; where no file has statistics
     of columns, of the first.
     """
+    if not expected:
+        return
     keys = [json.dumps(name, ensure_ascii=ascii_only) + ":" for name in expected for ascii_only in (False, True)]
     # As most writers spell them; only what is left is parsed.
     unlike = [file for file in files if not any(key in (file.stats or "") for key in keys)]
     unseen = [(file, found) for file in unlike if (found := _columns_in(file.stats)).isdisjoint(expected)]
-    if not expected or not unseen:
+    if not unseen:
         return
     others = [file for file, found in unseen if found]
     check_footers(table, expected, others if others or len(unseen) < len(files) else [unseen[0][0]])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import takewhile
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -52,8 +51,6 @@ _TYPES_IN_FOLDERS = (
 _CHECKSUMS = "parquet.page.verify-checksum.enabled"
 # More scans than these are not put together; the files' values are looked up by path instead.
 _MOST_SCANS = 16
-# ``s3://bucket`` split at its slashes.
-_PARTS_OF_A_STORE = 3
 
 
 NO_MARKS: Mapping[str, str] = MappingProxyType({})
@@ -273,20 +270,16 @@ def _files_by_base(
     return by_base, others
 
 
-def _bases(own: tuple[str, ...], folders: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
-    """Group folders above partitions' folders by one above them: the table's own, or the deepest one of the others.
+def _bases(own: tuple[str, ...], folders: Collection[tuple[str, ...]]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """Group folders above partitions' folders: those in the table's own, and where they are many, those beside another.
 
     A folder whose name Spark would take for a partition's is a group of its own.
     """
     elsewhere = [folder for folder in folders if folder[: len(own)] != own]
-    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*elsewhere, strict=False))
-    shared = tuple(parts[0] for parts in same)
     found: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
     for folder in folders:
-        base = own if folder[: len(own)] == own else shared
-        # Not everyone may look at a whole bucket or file system.
-        is_folder = base == own or len(base) > _PARTS_OF_A_STORE
-        found[base if is_folder and (folder == base or "=" not in folder[-1]) else folder].append(folder)
+        base = own if folder[: len(own)] == own else folder[: -1 if len(elsewhere) >= _MOST_SCANS else None]
+        found[base if folder == base or "=" not in folder[-1] else folder].append(folder)
     return found
 
 

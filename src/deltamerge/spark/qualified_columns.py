@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from deltamerge.sql.merge_ast import NameParts
 from deltamerge.sql.names import parse_table_name, quote_name
 from deltamerge.sql.relations import folded
 from deltamerge.sql.tokens import name_end, tokenize
+
+# Leaves of Connect's plans.
+_WITHOUT_NAMES = frozenset({"CachedLocalRelation", "DataSource", "LocalRelation", "Range"})
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,16 @@ def qualified_columns(frame: DataFrame) -> tuple[QualifiedColumn, ...]:
     return tuple(_of_connect(frame) if is_connect(frame.sparkSession) else _of_plan(frame))
 
 
-def qualifiers_below(frame: DataFrame) -> tuple[NameParts, ...]:
-    """Return what may qualify columns of a frame, in lower case; over Connect also what a node above hides."""
-    if is_connect(frame.sparkSession):
-        connect: Any = frame
-        names = _names_below(connect._plan)
-    else:
-        names = (column.qualifier for column in _of_plan(frame) if column.qualifier)
-    return tuple(dict.fromkeys(map(folded, names)))
+def qualifiers_of(frame: DataFrame, columns: Iterable[QualifiedColumn]) -> frozenset[NameParts] | None:
+    """Return what may qualify columns of a frame, in lower case: what some of its columns have.
+
+    Over Connect also what a node above hides; None where a query of SQL in the plan may have others.
+    """
+    if not is_connect(frame.sparkSession):
+        return frozenset(folded(column.qualifier) for column in columns if column.qualifier)
+    connect: Any = frame
+    names = list(_names_below(connect._plan))
+    return None if None in names else frozenset(folded(name) for name in names if name is not None)
 
 
 def _of_plan(frame: DataFrame) -> Iterator[QualifiedColumn]:
@@ -64,7 +69,8 @@ def _of_plan(frame: DataFrame) -> Iterator[QualifiedColumn]:
 def _of_connect(frame: DataFrame) -> Iterator[QualifiedColumn]:
     connect: Any = frame
     names = folded(frame.schema.names)
-    qualifiers = [each for each in dict.fromkeys(_names_below(connect._plan)) if each[-1].lower() not in names]
+    known = dict.fromkeys(name for name in _names_below(connect._plan) if name is not None)
+    qualifiers = [each for each in known if each[-1].lower() not in names]
     found = [(qualifier, name) for qualifier in qualifiers for name in _named_by(frame, qualifier)]
     # A join USING columns hides one side's: there a name is of both.
     times = Counter(name.lower() for _, name in found)
@@ -81,16 +87,18 @@ def _named_by(frame: DataFrame, qualifier: NameParts) -> Sequence[str]:
         return ()
 
 
-def _names_below(plan: Any) -> Iterator[NameParts]:  # noqa: ANN401
+def _names_below(plan: Any) -> Iterator[NameParts | None]:  # noqa: ANN401
+    """Yield the names of frames and tables in a plan; None for what does not show them, such as a query of SQL."""
     kind = type(plan).__name__
+    children = [child for child in (getattr(plan, name, None) for name in ("_child", "left", "right")) if child]
     if kind == "SubqueryAlias":
         yield (str(plan._alias),)
     elif kind == "Read":
         yield parse_table_name(plan.table_name)
-    else:
-        for child in (getattr(plan, name, None) for name in ("_child", "left", "right")):
-            if child is not None:
-                yield from _names_below(child)
+    elif not children and kind not in _WITHOUT_NAMES:
+        yield None
+    for child in children if kind != "SubqueryAlias" else ():
+        yield from _names_below(child)
 
 
 def with_copies(frame: DataFrame, names: Mapping[int, str]) -> DataFrame:

@@ -38,6 +38,11 @@ class Expression:
     span: Span | None = None
     evaluated: str | None = None
 
+    @property
+    def sql(self) -> str:
+        """The SQL as it is evaluated."""
+        return self.evaluated or self.text
+
 
 @dataclass(frozen=True)
 class Default:

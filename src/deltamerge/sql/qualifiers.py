@@ -13,6 +13,7 @@ from deltamerge.sql.names import quote
 from deltamerge.sql.relations import (
     QUERY_WORDS,
     TableReference,
+    alias_or_name,
     folded,
     has_alias,
     holds_query,
@@ -153,6 +154,25 @@ def _columns(tokens: tuple[Token, ...]) -> Iterator[tuple[int, NameParts, int]]:
         index = end
 
 
+def _inner_names(tokens: tuple[Token, ...]) -> list[tuple[tuple[int, int], NameParts]]:
+    """Return the subqueries in an expression, in tokens, each with the alias or name of a relation that it reads."""
+    queries = [query for query in _queries(tokens) if query != (0, len(tokens))]
+    found = []
+    for start, end, _ in relations(tokens):
+        around = [query for query in queries if query[0] <= start < query[1]]
+        if around:
+            found.append((min(around, key=_length), alias_or_name(tokens, start, end)))
+    return found
+
+
+def _is_of_query(inner: Sequence[tuple[tuple[int, int], NameParts]], place: int, qualifier: NameParts) -> bool:
+    return any(
+        first <= place < last and name[-length:] == qualifier[:length]
+        for (first, last), name in inner
+        for length in range(1, len(qualifier) + 1)
+    )
+
+
 def _parameters(tokens: tuple[Token, ...]) -> frozenset[str]:
     found = set[str]()
     for index, token in enumerate(tokens):
@@ -233,12 +253,16 @@ def qualifiers_in(sql: str) -> frozenset[NameParts]:
 
 
 def rename_columns(sql: str, renaming: Renaming) -> str:
-    """Rename the columns in an expression; the parameters of its functions (``x -> x.a``) are none."""
+    """Rename the columns in an expression.
+
+    The parameters of its functions (``x -> x.a``) are none, and those of a relation that a subquery reads stay.
+    """
     tokens = tokenize(sql)
     replacements: dict[Span, str] = {}
-    parameters = _parameters(tokens)
+    parameters, inner = _parameters(tokens), _inner_names(tokens)
     for start, parts, longest in _columns(tokens):
-        renamed, length = ((), 0) if parts[0] in parameters else renaming(parts, longest)
+        is_own = parts[0] in parameters or _is_of_query(inner, start, parts[:longest])
+        renamed, length = ((), 0) if is_own else renaming(parts, longest)
         if renamed and folded(renamed) != parts[:length]:
             place = slice_of(tokens[start : start + 2 * length - 1])
             replacements[place] = ".".join(quote(part) for part in renamed)

@@ -275,6 +275,14 @@ def has_alias(tokens: tuple[Token, ...], end: int) -> bool:
     return word == "AS" or (tokens[place].is_identifier and word not in _NO_ALIAS)
 
 
+def alias_or_name(tokens: tuple[Token, ...], start: int, end: int) -> tuple[str, ...]:
+    """Return, in lower case, what qualifies the columns of a relation whose name is between two places."""
+    if not has_alias(tokens, end):
+        return folded(token.name for token in tokens[start:end:2])
+    place = _alias_place(tokens, end)
+    return folded([tokens[place + 1 if tokens[place].upper == "AS" else place].name])
+
+
 def _alias_place(tokens: tuple[Token, ...], end: int) -> int:
     """Return where a relation's alias goes: after ``WITH (…)`` and ``TABLESAMPLE (…) REPEATABLE (…)``."""
     for before in (

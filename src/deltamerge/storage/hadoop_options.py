@@ -46,7 +46,12 @@ _SAS = re.compile(rf"fs\.azure\.sas\.fixed\.token\.{_HOST}")
 _CLIENT = re.compile(rf"fs\.azure\.account\.oauth2\.client\.(id|secret|endpoint)(?:\.{_HOST})?")
 _CLIENTS_OF_ALL = tuple(f"fs.azure.account.oauth2.client.{part}" for part in ("id", "secret", "endpoint"))
 _TENANT = re.compile(r"(https://[^/]+)/([^/]+)/")
-_PUBLIC_LOGIN = "https://login.microsoftonline.com"
+_LOGIN = "authority_host"
+# That of the public cloud and its older names, for which nothing has to be set.
+_PUBLIC_LOGINS = frozenset(
+    f"https://{host}"
+    for host in ("login.microsoftonline.com", "login.windows.net", "login.microsoft.com", "sts.windows.net")
+)
 _KEYFILE = ("fs.gs.auth.service.account.json.keyfile", "google.cloud.auth.service.account.json.keyfile")
 _CREDENTIALS = (
     "key",
@@ -121,6 +126,8 @@ def obstore_options(authority: str, options: Mapping[str, Any]) -> dict[str, Any
             translated = {**found, **translated} if key in _CLIENTS_OF_ALL else {**translated, **found}
         else:
             others[key] = value
+    if translated.get(_LOGIN, "").lower() in _PUBLIC_LOGINS:
+        del translated[_LOGIN]
     return {**translated, **_encryption(given), **others}
 
 
@@ -207,10 +214,7 @@ def _azure(account: str, key: str, value: str) -> dict[str, str]:
         return {}
     if part == "endpoint":
         tenant = _TENANT.match(value)
-        if tenant is None:
-            return {}
-        login = {} if tenant.group(1) == _PUBLIC_LOGIN else {"authority_host": tenant.group(1)}
-        return {"tenant_id": tenant.group(2), **login}
+        return {} if tenant is None else {_LOGIN: tenant.group(1), "tenant_id": tenant.group(2)}
     return {f"client_{part}": value}
 
 

@@ -171,7 +171,9 @@ def open_store(
     # As for a local path.
     prefix = posixpath.normpath("/" + prefix).strip("/")
     kind, url = store_kind(scheme.group(1)), f"{head}{authority}/{prefix}".rstrip("/")
-    given, provider = split_provider(with_defaults(kind, authority, options or {}, defaults or {}), root)
+    # All of these stores create a file only where there is none.
+    of_store = {key: value for key, value in (options or {}).items() if key != SINGLE_WRITER}
+    given, provider = split_provider(with_defaults(kind, authority, of_store, defaults or {}), root)
     credentials = None if provider is None else provided(provider, scheme.group(1), root)
     by_kind = _arguments(given)
     asked = by_kind if credentials is None else {**by_kind, PROVIDER: credentials}

@@ -123,6 +123,7 @@ def create_table(
     exists = _may_create(table, mode)
     if exists and mode == "create_if_not_exists":
         return
+    table.store.check_commits()
     before = table.snapshot() if exists else None
     definition = _prepared_definition(table, definition)
     if rows is None:

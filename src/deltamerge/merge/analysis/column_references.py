@@ -295,7 +295,7 @@ class MergeReferences:
 
 def expression_tree(expression: Expression, double_quoted_identifiers: bool) -> Node:
     if expression.column is None:
-        return read_condition(expression.evaluated or expression.text, double_quoted_identifiers)
+        return read_condition(expression.sql, double_quoted_identifiers)
     column: Any = expression.column
     if type(column).__module__.startswith("pyspark.sql.connect"):
         return read_proto(column.to_plan(None), double_quoted_identifiers)

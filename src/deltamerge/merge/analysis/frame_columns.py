@@ -6,7 +6,7 @@ the target.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from deltamerge.merge.statement import MergeStatement
 from deltamerge.spark.column_nodes import names_by_attributes
 from deltamerge.spark.column_trees import printed_sql
 from deltamerge.spark.frame_columns import FrameSide, columns_by_name, is_bound, with_other_names
-from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns, qualifiers_below, with_copies
+from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns, qualifiers_of, with_copies
 from deltamerge.spark.session import is_connect
 from deltamerge.sql.merge_ast import ClauseKind, Expression, Insert, NameParts, Star, Update
 from deltamerge.sql.qualifiers import Renaming, alias_for, aliases_of, qualifiers_in, rename_columns, to_aliases
@@ -54,11 +54,13 @@ def _with_source_alias(spark: SparkSession, statement: MergeStatement) -> MergeS
     columns = [column for column in qualified_columns(source) if column.qualifier]
     repeated = _repeated(source)
     with_own, own = _with_names_of_their_own(statement, [c for c in columns if c.name.lower() in repeated])
-    named = [(folded((*c.qualifier, c.name)), own.get(c.place, c.name)) for c in columns]
+    named: dict[str, list[tuple[NameParts, str]]] = defaultdict(list)
+    for column in columns:
+        named[column.name.lower()].append((folded(column.qualifier), own.get(column.place, column.name)))
 
     def renaming(parts: NameParts, longest: int) -> tuple[NameParts, int]:
         for length in range(min(longest, len(parts) - 1), 0, -1):
-            found = [name for whole, name in named if whole[-length - 1 :] == parts[: length + 1]]
+            found = [name for whole, name in named.get(parts[length], ()) if whole[-length:] == parts[:length]]
             if len(found) == 1 and found[0].lower() not in repeated:
                 return tuple(found), length + 1
         return (), 0
@@ -73,9 +75,11 @@ def _with_source_alias(spark: SparkSession, statement: MergeStatement) -> MergeS
     of_pairs = _renamed(spark, in_pairs)
     aliased = _with_clauses(with_own, {"matched": of_pairs, "not_matched": _renamed(spark, to_alias)})
     aliased = replace(aliased, condition=of_pairs(statement.condition), source_name=(_SOURCE_ALIAS,))
-    below = {name[-length:] for name in qualifiers_below(source) for length in range(1, len(name) + 1)}
+    qualifiers = qualifiers_of(source, columns)
+    below = {name[-length:] for name in qualifiers or () for length in range(1, len(name) + 1)}
     by_qualifier = has_bound and any(c.name.lower() in repeated and c.place not in own for c in columns)
-    if not by_qualifier and below.isdisjoint(_qualifiers_of_pairs(aliased)):
+    is_known = qualifiers is not None or has_bound
+    if is_known and not by_qualifier and below.isdisjoint(_qualifiers_of_pairs(aliased)):
         return aliased
     return _with_clauses(with_own, {"not_matched": _renamed(spark, renaming)})
 
@@ -93,9 +97,8 @@ def _renamed(spark: SparkSession, renaming: Renaming) -> Callable[[Expression], 
     def renamed(expression: Expression) -> Expression:
         if expression.column is not None:
             return _with_column(expression, other_names)
-        sql = expression.evaluated or expression.text
-        other = rename_columns(sql, renaming)
-        return expression if other == sql else replace(expression, evaluated=other)
+        other = rename_columns(expression.sql, renaming)
+        return expression if other == expression.sql else replace(expression, evaluated=other)
 
     return renamed
 
@@ -110,7 +113,7 @@ def _qualifiers_in(expression: Expression) -> frozenset[NameParts]:
     # A bound Column prints with its qualifier, which is none that it is looked up by.
     names = None if expression.column is None else names_by_attributes(expression.column)
     if names is None:
-        return qualifiers_in(expression.evaluated or expression.text)
+        return qualifiers_in(expression.sql)
     return frozenset(folded(parts[:length]) for parts in names for length in range(1, len(parts)))
 
 

@@ -83,7 +83,7 @@ class _Unchanged:
     def _with_its_condition(self, same: list[_Same]) -> Expression:
         own = self.update.clause.condition
         if all(isinstance(each, str) for each in same) and (own is None or own.column is None):
-            parts = [] if own is None else [f"({own.evaluated or own.text}\n)"]
+            parts = [] if own is None else [f"({own.sql}\n)"]
             return Expression(" AND ".join([*parts, *map(str, same)]) or "true")
         columns = list(map(F.as_column, same))
         both = reduce(and_, columns if own is None else [to_column(own), *columns])
@@ -115,7 +115,7 @@ class _Unchanged:
             return self._source_sql(output.index)
         if isinstance(output, TakeValue) and self.update.value_types[output.index] == wanted:
             value = self.update.clause.values[output.index]
-            return None if value.column is not None else value.evaluated or value.text
+            return None if value.column is not None else value.sql
         return None
 
     def _value(self, index: int, output: Output) -> Column | None:

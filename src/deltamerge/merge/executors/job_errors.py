@@ -115,7 +115,7 @@ def _is_in_condition(message: str, merge: ResolvedMerge) -> bool:
     conditions = [statement.condition, *(c.condition for c in statement.clauses if c.condition is not None)]
     assigned = [a.value for c in statement.clauses for a in c.assignments]
     values = [value for value in assigned if isinstance(value, Expression)]
-    return any(line in c.text for c in conditions) and not any(line in v.text for v in values)
+    return any(line in c.sql for c in conditions) and not any(line in v.sql for v in values)
 
 
 def _narrowing(merge: ResolvedMerge) -> list[tuple[Narrowing, ResolvedClause]]:
