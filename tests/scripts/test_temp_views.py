@@ -71,6 +71,36 @@ def test_views_that_keep_what_they_have(installed: SparkSession, path: str) -> N
     assert counted(spark, "seen_too") == (3, 3)
 
 
+WATERMARKS = [
+    "id > (SELECT coalesce(max(id), -1) FROM delta.`{}`)",
+    "id NOT IN (SELECT id FROM delta.`{}`)",
+    "NOT EXISTS (SELECT 1 FROM delta.`{}` g WHERE g.id = n.id)",
+    "(id, 1) IN (SELECT max(id) + 1, 1 FROM (SELECT * FROM delta.`{}` WHERE id >= 0))",
+]
+
+
+@pytest.mark.parametrize("condition", WATERMARKS)
+def test_views_with_subqueries(installed: SparkSession, path: str, tmp_path: Path, condition: str) -> None:
+    """What a job has not loaded yet, by a query of the table that it loads."""
+    spark, source, other = installed, str(tmp_path / "source"), str(tmp_path / "other")
+    spark.range(3).selectExpr("id", "id AS v").write.format("delta").save(source)
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW seen AS SELECT * FROM delta.`{source}` n WHERE {condition.format(path)}")
+    spark.sql(f"SELECT * FROM delta.`{source}` n WHERE {condition.format(path)}").createOrReplaceTempView("seen_too")
+    spark.sql(f"CREATE TABLE delta.`{other}` (id BIGINT, v BIGINT) USING delta")
+    for at in range(2, 5):
+        assert [counted(spark, name) for name in ("seen", "seen_too")] == [(1, 1)] * 2
+        spark.sql(f"INSERT INTO delta.`{other}` SELECT * FROM seen")
+        if at % 2:
+            spark.sql(f"INSERT INTO delta.`{path}` SELECT * FROM seen_too")
+        else:
+            spark.sql(f"MERGE INTO delta.`{path}` t USING seen s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+        assert [counted(spark, name) for name in ("seen", "seen_too")] == [(0, 0)] * 2
+        more(spark, source, at + 1)
+    for table in (path, other):
+        loaded = spark.read.format("delta").load(table).where("id > 1").orderBy("id").collect()
+        assert [row["id"] for row in loaded] == [2, 3, 4]
+
+
 def test_views_of_tables_that_were_empty(installed: SparkSession, tmp_path: Path) -> None:
     spark, path = installed, str(tmp_path / "empty")
     columns = "id INT, n VOID, s STRUCT<a: INT COMMENT 'inner'>, p TIMESTAMP NOT NULL COMMENT 'when'"

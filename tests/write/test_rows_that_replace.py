@@ -167,13 +167,13 @@ def test_a_query_of_sql_over_frames(spark: SparkSession, tmp_path: Path, table: 
     rows = spark.sql(f"SELECT id, p, v FROM {{t}} WHERE id IN ({ids})", t=table.toDF())
     append(spark, tmp_path)
     merge = table.alias("t").merge(rows.alias("s"), "t.id = s.id").whenMatchedDelete()
-    if in_subquery or CONNECT:
+    if CONNECT:
         # Over Connect a query of SQL is a message that the server has answered.
         with pytest.raises(DeltaConcurrentModificationException, match="Read the table again"):
             merge.execute()
     else:
         merge.execute()
-        assert [row["id"] for row in table.toDF().collect()] == [7]
+        assert [row["id"] for row in table.toDF().collect()] == ([] if in_subquery else [7])
 
 
 def test_a_merge_that_was_done_already(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
@@ -186,7 +186,8 @@ def test_a_merge_that_was_done_already(spark: SparkSession, tmp_path: Path, tabl
 
 def test_commits_that_were_cleaned_up(spark: SparkSession, tmp_path: Path, table: DeltaTable) -> None:
     """What nothing tells any more may have changed rows."""
-    rows = spark.sql("SELECT * FROM {t} WHERE id IN (SELECT id FROM {t})", t=table.toDF())
+    # A frame with its files' metadata is not read again.
+    rows = table.toDF().where("_metadata.file_name IS NOT NULL")
     append(spark, tmp_path)
     snapshot = open_table(spark, str(tmp_path)).snapshot()
     write_checkpoint(snapshot, snapshot.timestamp_ms)

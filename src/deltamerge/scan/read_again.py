@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from py4j.java_gateway import JavaObject as JavaInstance
+from py4j.java_gateway import is_instance_of
 from pyspark.sql.types import StructType
 
 from deltamerge.scan.newest_reads import NEWEST, NewestRead, tag, tag_in
@@ -35,7 +38,7 @@ _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 def read_again(frame: DataFrame, table: Table, snapshot: Snapshot, *, has_all_columns: bool = True) -> DataFrame:
     """Return a frame with what it has read as a table's newest version read at another one.
 
-    What has other columns since stays, and so does what a subquery has read.
+    What has other columns since stays, and over Connect so does what a query of SQL has read.
 
     Args:
         has_all_columns: Whether a read that lacks columns which the table got since stays, too: rows that are written
@@ -72,12 +75,73 @@ def _plan(plan: JavaObject, table: Table, snapshot: Snapshot, has_all_columns: b
     if found is not None:
         stays = has_all_columns and found.columns != NewestRead.of(table, snapshot).columns
         return None if stays or not _is_older(found, table, snapshot) else _in_place_of(plan, table, snapshot)
-    children = list(each_of(plan.children()))
-    changed = [_plan(child, table, snapshot, has_all_columns) for child in children]
+    with_children = _with_children(plan, lambda child: _plan(child, table, snapshot, has_all_columns), table.spark)
+    if plan.subqueries().isEmpty():
+        return with_children
+    rewritten = _SubqueryPlans(table.spark, lambda query: _plan(query, table, snapshot, has_all_columns))
+    with_queries = rewritten.of_node(plan if with_children is None else with_children)
+    return with_children if with_queries is None else with_queries
+
+
+def _with_children(
+    node: JavaObject, change: Callable[[JavaObject], JavaObject | None], spark: SparkSession
+) -> JavaObject | None:
+    children = list(each_of(node.children()))
+    changed = [change(child) for child in children]
     if all(child is None for child in changed):
         return None
     kept = [old if new is None else new for old, new in zip(children, changed, strict=True)]
-    return plan.withNewChildren(_seq(table.spark, kept))
+    return node.withNewChildren(_seq(spark, kept))
+
+
+@dataclass(frozen=True)
+class _SubqueryPlans:
+    """Puts other plans into subqueries, such as those of ``id IN (SELECT …)``.
+
+    Args:
+        change: Returns the plan in the place of a subquery's; None where it stays.
+    """
+
+    spark: SparkSession
+    change: Callable[[JavaObject], JavaObject | None]
+
+    def of_node(self, plan: JavaObject) -> JavaObject | None:
+        """Return a node of a plan with other subqueries in its own expressions; None where nothing changes."""
+        arguments = [plan.productElement(index) for index in range(plan.productArity())]
+        changed = [self._of_argument(argument) for argument in arguments]
+        if all(each is None for each in changed):
+            return None
+        jvm: Any = self.spark.sparkContext._jvm
+        context: Any = self.spark.sparkContext
+        made = context._gateway.new_array(jvm.java.lang.Object, len(arguments))
+        for index, (old, new) in enumerate(zip(arguments, changed, strict=True)):
+            made[index] = old if new is None else new
+        return plan.makeCopy(made)
+
+    def _of_argument(self, argument: JavaObject) -> JavaObject | None:
+        jvm: Any = self.spark.sparkContext._jvm
+        if self._is(argument, f"{_EXPRESSIONS}.Expression"):
+            return self._of_expression(argument)
+        if self._is(argument, "scala.Some"):
+            found = self._of_argument(argument.get())
+            return None if found is None else jvm.scala.Some(found)
+        if not self._is(argument, "scala.collection.immutable.Seq"):
+            return None
+        parts = list(each_of(argument))
+        changed = [self._of_argument(part) for part in parts]
+        if all(each is None for each in changed):
+            return None
+        return _seq(self.spark, [old if new is None else new for old, new in zip(parts, changed, strict=True)])
+
+    def _of_expression(self, expression: JavaObject) -> JavaObject | None:
+        if self._is(expression, f"{_EXPRESSIONS}.SubqueryExpression"):
+            found = self.change(expression.plan())
+            return None if found is None else expression.withNewPlan(found)
+        return _with_children(expression, self._of_expression, self.spark)
+
+    def _is(self, value: JavaObject, name: str) -> bool:
+        context: Any = self.spark.sparkContext
+        return isinstance(value, JavaInstance) and bool(is_instance_of(context._gateway, value, name))
 
 
 def _in_place_of(plan: JavaObject, table: Table, snapshot: Snapshot) -> JavaObject | None:

@@ -104,7 +104,7 @@ def newest_reads(frame: DataFrame) -> tuple[NewestRead, ...]:
 
 
 def follows_table(frame: DataFrame, table: Table, snapshot: Snapshot) -> bool:
-    """Return whether all that a frame may read of a table it has read as the newest version, outside of subqueries.
+    """Return whether all that a frame may read of a table it has read as the newest version.
 
     `read_again` reads such a frame anew. Over Connect that is not certain of any frame that may read the table.
     """
@@ -118,9 +118,7 @@ def follows_table(frame: DataFrame, table: Table, snapshot: Snapshot) -> bool:
         return read is not None and bool(read.columns) and read.is_of(table, snapshot)
 
     try:
-        others = [leaf for leaf in each_of(java.collectLeaves()) if not is_newest(leaf)]
-        hidden = (leaf for plan in each_of(java.subqueriesAll()) for leaf in _leaves(plan))
-        return not any(_may_read(leaf, spark, root) for leaf in chain(others, hidden))
+        return not any(_may_read(leaf, spark, root) for leaf in _leaves(java) if not is_newest(leaf))
     except (PySparkException, Py4JError) as error:
         if not _is_of_session(error):
             raise
