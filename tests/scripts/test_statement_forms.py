@@ -29,6 +29,14 @@ def test_a_table_that_the_first_run_makes(installed: SparkSession, tmp_path: Pat
         DeltaTable.forName(installed, "no_such_table")
     with pytest.raises(AnalysisException, match=r"DELTA_PATH_DOES_NOT_EXIST.*doesn't exist, or is not a Delta table"):
         installed.read.format("delta").load(path)
+    with pytest.raises(AnalysisException, match="Path does not exist"):
+        installed.read.format("delta").load(path)
+    with pytest.raises(AnalysisException, match="Path does not exist"):
+        installed.sql(f"SELECT * FROM delta.`{path}`")
+    installed.range(1).write.format("delta").save(path)
+    of_versions = "Cannot time travel Delta table to version 999. Available versions: \\[0, 0\\]\\."
+    with pytest.raises(AnalysisException, match=of_versions):
+        installed.read.format("delta").option("versionAsOf", 999).load(path)
 
 
 def test_a_folder_that_is_vacuumed_is_a_table(installed: SparkSession, tmp_path: Path) -> None:
