@@ -148,7 +148,7 @@ def test_a_condition_of_wrong_types_is_told_after_a_column_that_cannot_evolve(
             merge.whenMatchedDelete("t.id = s.id").execute()
         return caught.value.getCondition() or ""
 
-    assert wrong("t.q = s.q") == "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
+    assert wrong("t.q = s.q") == "DELTA_FAILED_TO_MERGE_FIELDS"
     assert wrong("t.q = s.nothing") == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
 
 
