@@ -49,6 +49,22 @@ def test_a_folder_that_is_vacuumed_is_a_table(installed: SparkSession, tmp_path:
         installed.sql(f"VACUUM delta.`{path}`")
 
 
+def test_statements_that_only_delta_tables_take(installed: SparkSession, database: str, tmp_path: Path) -> None:
+    installed.sql("CREATE TABLE files USING parquet AS SELECT 1 AS id")
+    installed.sql("CREATE VIEW of_files AS SELECT * FROM files")
+    for operation in ("DESCRIBE HISTORY", "OPTIMIZE", "VACUUM"):
+        said = f"DELTA_ONLY_OPERATION.*{operation} is only supported for Delta tables"
+        with pytest.raises(AnalysisException, match=said) as caught:
+            installed.sql(f"{operation} files")
+        assert caught.value.getSqlState() == "0AKDD"
+        for name in ("of_files", "nothing"):
+            with pytest.raises(AnalysisException, match="DELTA_TABLE_NOT_FOUND"):
+                installed.sql(f"{operation} {name}")
+    said = "DELTA_TABLE_ONLY_OPERATION.*DESCRIBE HISTORY is only supported for Delta tables"
+    with pytest.raises(AnalysisException, match=said):
+        installed.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'nowhere'}`")
+
+
 def test_streams_of_what_is_no_table(installed: SparkSession, database: str, tmp_path: Path) -> None:
     """A stream is refused as it is loaded, not as it runs."""
     path, reader = str(tmp_path / "t"), installed.readStream.format("delta")
