@@ -278,3 +278,22 @@ def test_the_target_may_be_named_in_any_case(spark: SparkSession, tmp_path: Path
     path = people(spark, tmp_path / "t")
     text = "MERGE INTO People USING (SELECT 1 AS id) s ON People.id = s.id WHEN MATCHED THEN DELETE"
     assert merge_sql(spark, text, tables={"people": path}).metrics["numTargetRowsDeleted"] == 1
+
+
+@pytest.mark.quick
+def test_an_update_that_sets_nothing_is_no_clause(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    known = rows(DeltaTable.forPath(spark, path).toDF())
+    source = frame(spark, "id INT, name STRING, age INT", [(1, "ANN", 31)])
+    merge = DeltaTable.forPath(spark, path).alias("t").merge(source.alias("s"), "t.id = s.id")
+    alone = (merge.whenMatchedUpdate(set={}), merge.withSchemaEvolution().whenNotMatchedBySourceUpdate(set={}))
+    for builder in alone:
+        with pytest.raises(DeltaAnalysisException, match="DELTA_MERGE_MISSING_WHEN"):
+            builder.execute()
+    counts = merge.whenMatchedUpdate(set={}).whenNotMatchedInsertAll().execute()
+    assert rows(counts) == [(0, 0, 0, 0)]
+    counts = merge.whenMatchedUpdate("t.id > 1", {}).whenMatchedDelete().execute()
+    assert rows(counts) == [(1, 0, 1, 0)]
+    counts = merge.whenNotMatchedBySourceUpdate(set={}).whenNotMatchedBySourceDelete("t.id = 2").execute()
+    assert rows(counts) == [(1, 0, 1, 0)]
+    assert rows(DeltaTable.forPath(spark, path).toDF()) == [row for row in known if row[0] > 2]

@@ -148,7 +148,7 @@ def test_a_condition_of_wrong_types_is_told_after_a_column_that_cannot_evolve(
             merge.whenMatchedDelete("t.id = s.id").execute()
         return caught.value.getCondition() or ""
 
-    assert wrong("t.q = s.q") == "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
+    assert wrong("t.q = s.q") == "DELTA_FAILED_TO_MERGE_FIELDS"
     assert wrong("t.q = s.nothing") == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
 
 
@@ -170,6 +170,22 @@ def test_a_name_of_both_sides(spark: SparkSession, tmp_path: Path) -> None:
     assert caught.value.getCondition() == "AMBIGUOUS_REFERENCE"
     assert "Reference `id` is ambiguous in ON: it could be" in str(caught.value)
     assert "Write which side's column it is, such as `" in str(caught.value)
+
+
+def test_names_that_only_the_package_gives_are_not_shown(spark: SparkSession, tmp_path: Path) -> None:
+    path = people(spark, tmp_path / "t")
+    table, source = DeltaTable.forPath(spark, path), frame(spark, "id INT, name STRING, age INT", [])
+    wrong = {
+        "Give the target and the source aliases": table.merge(source, "id = id").whenMatchedDelete(),
+        "Did you mean one of: `id`, ": table.merge(source, "t.id = s.id").whenMatchedDelete(),
+        "`s`.`id`": upsert(spark, path, []).whenNotMatchedInsert("t.id = 1", {"id": "s.id"}),
+        "`t`.`id`": upsert(spark, path, []).whenNotMatchedBySourceDelete("s.id = 1"),
+    }
+    for remedy, merge in wrong.items():
+        with unchanged(path), pytest.raises(DeltaAnalysisException) as caught:
+            merge.execute()
+        assert remedy in str(caught.value)
+        assert "__dm" not in str(caught.value) + str(caught.value.getMessageParameters())
 
 
 def test_replacing_rows_by_a_column_that_does_not_exist(spark: SparkSession, tmp_path: Path) -> None:

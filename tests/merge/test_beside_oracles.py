@@ -116,9 +116,12 @@ def test_types_of_one_column_that_evolution_merges(target: str, source: str, mer
     if merges:
         assert evolved_schema(schemas[0], schemas[1], [("v",)], False) == schemas[0]
         return
-    with pytest.raises(DeltaAnalysisException) as caught:
-        evolved_schema(schemas[0], schemas[1], [("v",)], False)
-    assert caught.value.getCondition() == "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
+    in_struct = [StructType([StructField("st", schema)]) for schema in schemas]
+    for (target_schema, source_schema), column in ((schemas, "v"), (in_struct, "st")):
+        with pytest.raises(DeltaAnalysisException) as caught:
+            evolved_schema(target_schema, source_schema, [(column,)], False)
+        assert (caught.value.getCondition(), caught.value.getSqlState()) == ("DELTA_FAILED_TO_MERGE_FIELDS", "22005")
+        assert f"Failed to merge fields '{column}' and '{column}'" in str(caught.value)
 
 
 def test_evolution_adds_no_column_that_differs_in_case_alone(spark: SparkSession, tmp_path: Path) -> None:

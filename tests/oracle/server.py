@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -123,11 +123,12 @@ class DeltaSparkError(Exception):
     """An error of delta-spark: PySpark knows only some of its classes, so it is taken from the JVM.
 
     Args:
-        java: The Java exception; the innermost of its causes that has an error class says what went wrong.
+        java: The Java exception; the innermost of its causes that has an error class says what went wrong, but an
+            error of analysis says so itself.
         message: What PySpark makes of it.
     """
 
-    def __init__(self, java: Any, message: str) -> None:
+    def __init__(self, java: Any, message: str, *, is_of_analysis: bool) -> None:
         self._condition = self._state = None
         messages = [message]
         while java is not None:
@@ -135,7 +136,7 @@ class DeltaSparkError(Exception):
             if condition:
                 self._condition, self._state = condition, java.getSqlState()
                 messages.append(java.getMessage())
-            java = java.getCause()
+            java = None if is_of_analysis and condition else java.getCause()
         super().__init__(messages[-1])
 
     def getCondition(self) -> str | None:  # noqa: N802
@@ -150,7 +151,7 @@ class DeltaSparkError(Exception):
 def delta_spark_error(error: Exception) -> DeltaSparkError:
     """Return an error of Py4J or PySpark as delta-spark's."""
     java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    return DeltaSparkError(java, str(error))
+    return DeltaSparkError(java, str(error), is_of_analysis=isinstance(error, AnalysisException))
 
 
 def error_of(error: Exception) -> dict[str, str | None]:

@@ -50,8 +50,12 @@ def test_frames_without_a_partition_column(installed: SparkSession, database: st
     for mode in ("append", "overwrite"):
         with pytest.raises(AnalysisException, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
             frame.drop("c").write.format("delta").mode(mode).save(path)
+        with pytest.raises(AnalysisException, match=r"DELTA_METADATA_MISMATCH.*columns that table .* lacks: n\b"):
+            frame.selectExpr("id", "c AS n").write.format("delta").mode(mode).save(path)
     with pytest.raises(AnalysisException, match="DELTA_PARTITION_COLUMN_NOT_FOUND"):
         frame.drop("c").write.format("delta").mode("overwrite").saveAsTable("t")
+    with pytest.raises(AnalysisException, match="DELTA_METADATA_MISMATCH"):
+        frame.selectExpr("id", "c AS n").write.format("delta").mode("overwrite").saveAsTable("t")
     frame.drop("c").write.format("delta").mode("append").saveAsTable("t")
     assert installed.table("t").where("c IS NULL").count() == 4
     assert installed.read.format("delta").load(path).where("c IS NULL").count() == 0

@@ -29,6 +29,14 @@ def test_a_table_that_the_first_run_makes(installed: SparkSession, tmp_path: Pat
         DeltaTable.forName(installed, "no_such_table")
     with pytest.raises(AnalysisException, match=r"DELTA_PATH_DOES_NOT_EXIST.*doesn't exist, or is not a Delta table"):
         installed.read.format("delta").load(path)
+    with pytest.raises(AnalysisException, match="Path does not exist"):
+        installed.read.format("delta").load(path)
+    with pytest.raises(AnalysisException, match="Path does not exist"):
+        installed.sql(f"SELECT * FROM delta.`{path}`")
+    installed.range(1).write.format("delta").save(path)
+    of_versions = "Cannot time travel Delta table to version 999. Available versions: \\[0, 0\\]\\."
+    with pytest.raises(AnalysisException, match=of_versions):
+        installed.read.format("delta").option("versionAsOf", 999).load(path)
 
 
 def test_a_folder_that_is_vacuumed_is_a_table(installed: SparkSession, tmp_path: Path) -> None:
@@ -39,6 +47,22 @@ def test_a_folder_that_is_vacuumed_is_a_table(installed: SparkSession, tmp_path:
         installed.sql(f"VACUUM '{path}'")
     with pytest.raises(AnalysisException, match="DELTA_MISSING_DELTA_TABLE"):
         installed.sql(f"VACUUM delta.`{path}`")
+
+
+def test_statements_that_only_delta_tables_take(installed: SparkSession, database: str, tmp_path: Path) -> None:
+    installed.sql("CREATE TABLE files USING parquet AS SELECT 1 AS id")
+    installed.sql("CREATE VIEW of_files AS SELECT * FROM files")
+    for operation in ("DESCRIBE HISTORY", "OPTIMIZE", "VACUUM"):
+        said = f"DELTA_ONLY_OPERATION.*{operation} is only supported for Delta tables"
+        with pytest.raises(AnalysisException, match=said) as caught:
+            installed.sql(f"{operation} files")
+        assert caught.value.getSqlState() == "0AKDD"
+        for name in ("of_files", "nothing"):
+            with pytest.raises(AnalysisException, match="DELTA_TABLE_NOT_FOUND"):
+                installed.sql(f"{operation} {name}")
+    said = "DELTA_TABLE_ONLY_OPERATION.*DESCRIBE HISTORY is only supported for Delta tables"
+    with pytest.raises(AnalysisException, match=said):
+        installed.sql(f"DESCRIBE HISTORY delta.`{tmp_path / 'nowhere'}`")
 
 
 def test_streams_of_what_is_no_table(installed: SparkSession, database: str, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from deltamerge.spark.session import in_session
 from deltamerge.spark.table import Table
 from deltamerge.sql.merge_ast import (
     Action,
+    Assignment,
     ClauseKind,
     Delete,
     DoNothing,
@@ -54,9 +55,10 @@ class DeltaMergeBuilder:
 
         Args:
             condition: When to do so, over both sides; None means always.
-            set: Values by target column, or by a field such as ``a.b``; SQL or Columns over both sides.
+            set: Values by target column, or by a field such as ``a.b``; SQL or Columns over both sides. Without any
+                and without a condition there is no clause.
         """
-        return self._with("matched", condition, Update(assignments_of(set, "'set' in whenMatchedUpdate")))
+        return self._with_update("matched", condition, assignments_of(set, "'set' in whenMatchedUpdate"))
 
     def whenMatchedUpdateAll(
         self, condition: Condition = None, *, except_cols: Sequence[str] = ()
@@ -118,11 +120,11 @@ class DeltaMergeBuilder:
 
         Args:
             condition: When to do so, over the target; None means always.
-            set: Values by target column or field; SQL or Columns over the target.
+            set: Values by target column or field; SQL or Columns over the target. Without any and without a condition
+                there is no clause.
         """
-        return self._with(
-            "not_matched_by_source", condition, Update(assignments_of(set, "'set' in whenNotMatchedBySourceUpdate"))
-        )
+        assignments = assignments_of(set, "'set' in whenNotMatchedBySourceUpdate")
+        return self._with_update("not_matched_by_source", condition, assignments)
 
     def whenNotMatchedBySourceDelete(self, condition: Condition = None) -> DeltaMergeBuilder:
         """Delete a target row that no source row matched.
@@ -266,6 +268,14 @@ class DeltaMergeBuilder:
         check_clause_order(self.statement)
         command = MergeIntoCommand(self.table, self.statement)
         return MergePlanReport(explain_merge(command, analyze=analyze, progress=progress))
+
+    def _with_update(
+        self, kind: ClauseKind, condition: Condition, assignments: tuple[Assignment, ...]
+    ) -> DeltaMergeBuilder:
+        # Delta: DeltaMergeMatchedActionBuilder.addUpdateClause.
+        if condition is None and not assignments:
+            return self
+        return self._with(kind, condition, Update(assignments))
 
     def _with(self, kind: ClauseKind, condition: Condition, action: Action) -> DeltaMergeBuilder:
         clause = MergeClause(kind, condition_of(condition), action)

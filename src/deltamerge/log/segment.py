@@ -257,7 +257,7 @@ def table_not_found(store: Store) -> DeltaTableNotFoundException:
     if store.is_local and not Path(store.root).exists():
         return DeltaTableNotFoundException(
             "DELTA_MISSING_DELTA_TABLE",
-            f"`{store.root}` doesn't exist, or is not a Delta table: check the table's path."
+            f"`{store.root}` doesn't exist, or is not a Delta table. Path does not exist: check the table's path."
             f"{_partition_hint(store.root)}",
             parameters={"tableName": store.root},
         )
@@ -287,7 +287,8 @@ def _version_not_found(store: Store, listing: LogListing, version: int, latest: 
     earliest = min(starts, default=latest)
     return VersionNotFoundException(
         "DELTA_VERSION_NOT_FOUND",
-        f"Version {version} of the table {store.root} cannot be read. Available versions: [{earliest}, {latest}].",
+        f"Cannot time travel Delta table to version {version}. Available versions: [{earliest}, {latest}]. "
+        f"The table is {store.root}.",
         parameters={"userVersion": str(version), "earliest": str(earliest), "latest": str(latest)},
     )
 

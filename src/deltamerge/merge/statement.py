@@ -16,6 +16,10 @@ from deltamerge.sql.tokens import may_end_in_alias
 Operation: TypeAlias = Literal["MERGE", "UPDATE", "DELETE"]
 """The statement's name: in the commit, in Spark's UI and in errors."""
 
+# Of sides that have no alias of the user's.
+TARGET_ALIAS = "__dm_target"
+SOURCE_ALIAS = "__dm_source"
+
 Frames: TypeAlias = "Callable[[], tuple[DataFrame, ...]]"
 
 

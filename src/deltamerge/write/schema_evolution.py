@@ -230,11 +230,13 @@ def _is_convertible(source: T.DataType, target: T.DataType) -> bool:
 
 
 def _incompatible(target: T.DataType, source: T.DataType, path: tuple[str, ...]) -> DeltaAnalysisException:
+    # Of a field, too, the error is that of its column. Delta: SchemaMergingUtils.mergeDataTypes.
+    column = path[0]
     return DeltaAnalysisException(
-        "DELTA_MERGE_INCOMPATIBLE_DATATYPE",
-        f"Failed to merge incompatible data types {target.simpleString()} and {source.simpleString()} of "
-        f"{'.'.join(path)}. Give the source's column the target's type.",
-        parameters={"currentDataType": target.simpleString(), "updateDataType": source.simpleString()},
+        "DELTA_FAILED_TO_MERGE_FIELDS",
+        f"Failed to merge fields '{column}' and '{column}': {'.'.join(path)} is {target.simpleString()} in the table "
+        f"and {source.simpleString()} in the source. Give the source's column the target's type.",
+        parameters={"currentField": column, "updateField": column},
     )
 
 

@@ -46,7 +46,7 @@ from deltamerge.write.identity_columns import check_identity_columns
 from deltamerge.write.layout import data_folder, is_data_folder
 from deltamerge.write.partition_overwrite import replaced_files
 from deltamerge.write.property_names import DEFAULTS, default_properties, named_properties
-from deltamerge.write.schema_evolution import check_mergeable, evolved_definition
+from deltamerge.write.schema_evolution import check_known, check_mergeable, evolved_definition
 from deltamerge.write.stale_rows import refuse_stale_rows
 from deltamerge.write.stats_columns import check_stats_columns
 from deltamerge.write.stored_schema import schema_to_write
@@ -452,6 +452,7 @@ def written_definition(
         _refuse_change_of_table(asked.data_change, "Change the Delta table schema")
     if not asked.converts:
         check_mergeable(given, evolved.schema, table)
+        check_known(given, evolved.schema, table)
         _check_gives_partitions(given, evolved)
     return evolved
 

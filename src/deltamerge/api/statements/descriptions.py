@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 
 from deltamerge.api.delta_table import DeltaTable, other_detail
 from deltamerge.api.statements import frames
-from deltamerge.api.statements.tables import Tables
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.api.statements.tables import Tables, only_of_delta
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.log.protocol import reader_features, writer_features
 from deltamerge.scan.column_mapping import physical_field
 from deltamerge.scan.target import partition_value
@@ -21,7 +21,12 @@ _COLUMNS = "col_name STRING, data_type STRING, comment STRING"
 
 
 def run_describe_history(tables: Tables, statement: ast.DescribeHistory, _: str) -> DataFrame:
-    return tables.open(statement.table).history(statement.limit)
+    try:
+        return tables.open_for(statement.table, "DESCRIBE HISTORY").history(statement.limit)
+    except DeltaTableNotFoundException as error:
+        if statement.table.path is None:
+            raise
+        raise only_of_delta(statement.table.path, "DESCRIBE HISTORY", error) from None
 
 
 def run_describe_detail(tables: Tables, statement: ast.DescribeDetail, _: str) -> DataFrame:

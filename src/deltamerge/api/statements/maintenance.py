@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from deltamerge.api.delta_table import DeltaTable
 from deltamerge.api.optimize_builder import optimized_frame
 from deltamerge.api.statements import frames
-from deltamerge.api.statements.tables import Tables
+from deltamerge.api.statements.tables import Tables, only_of_delta
 from deltamerge.commands.alter_columns import (
     add_columns,
     change_columns,
@@ -41,7 +41,7 @@ from deltamerge.sql.statements.ast import Convert, Generate, Optimize, Reorganiz
 
 
 def run_optimize(tables: Tables, statement: Optimize, _: str) -> DataFrame:
-    table = tables.open(statement.table).table
+    table = tables.open_for(statement.table, "OPTIMIZE").table
     where = () if statement.where is None else (statement.where,)
     return optimized_frame(table, optimize(table, where, statement.order_by, is_full=statement.is_full))
 
@@ -64,15 +64,11 @@ def run_vacuum(tables: Tables, statement: Vacuum, _: str) -> DataFrame:
 def _to_vacuum(tables: Tables, name: TableName) -> Table:
     """Open a table; where a path in quotes has none, the error has a class of its own in delta-spark."""
     try:
-        return tables.open(name).table
+        return tables.open_for(name, "VACUUM").table
     except DeltaTableNotFoundException as error:
         if name.parts != (name.path,):
             raise
-        raise DeltaTableNotFoundException(
-            "DELTA_TABLE_ONLY_OPERATION",
-            f"{error.message} VACUUM is only supported for Delta tables.",
-            parameters={"tableName": name.parts[0], "operation": "VACUUM"},
-        ) from None
+        raise only_of_delta(name.parts[0], "VACUUM", error) from None
 
 
 def run_restore(tables: Tables, statement: Restore, _: str) -> DataFrame:

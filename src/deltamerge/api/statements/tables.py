@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, IntegralType, StringType, TimestampType
 
 from deltamerge.api.delta_table import DeltaTable, open_by_name
-from deltamerge.exceptions import DeltaAnalysisException
+from deltamerge.exceptions import DeltaAnalysisException, DeltaTableNotFoundException
 from deltamerge.log.commit_times import as_datetime
 from deltamerge.log.snapshot import table_exists
 from deltamerge.scan.time_travel import expression_ms
@@ -25,7 +25,7 @@ from deltamerge.spark.catalog import (
     refuse_temporary_view,
 )
 from deltamerge.spark.table import Table, open_table
-from deltamerge.sql.names import parse_table_name, quote_name
+from deltamerge.sql.names import parse_table_name, quote_name, shown_name
 from deltamerge.sql.relations import at_suffix
 from deltamerge.sql.statements.ast import TableName, TimeTravel
 from deltamerge.storage.credentials import StoreOptions
@@ -100,6 +100,19 @@ class Tables:
         refuse_temporary_view(self.spark, name.parts)
         return DeltaTable(open_by_name(self.spark, quote_name(name.parts), self.options))
 
+    def open_for(self, name: TableName, operation: str) -> DeltaTable:
+        """Open the table of a statement that Delta alone has; another provider's table has an error of its own."""
+        found = self.find(name)
+        entry = catalog_entry(self.spark, name.parts) if found is None else None
+        if entry is not None and entry.location is not None and entry.provider != "delta":
+            raise DeltaAnalysisException(
+                "DELTA_ONLY_OPERATION",
+                f"{operation} is only supported for Delta tables, and {shown_name(name.parts)} is none. CONVERT TO "
+                "DELTA makes one of Parquet files.",
+                parameters={"operation": operation},
+            )
+        return found or self.open(name)
+
     def to_change(self, name: TableName) -> Table:
         """Return the Delta table that a statement changes; one that is named by a path is not looked at yet."""
         return self.open(name).table if name.path is None else open_table(self.spark, name.path, self.options)
@@ -140,4 +153,13 @@ def _no_boundary(name: str, sql: str, found: DataType) -> DeltaAnalysisException
         f"Unsupported expression type({found.simpleString()}) for the {name} option, {sql}. A version is an INT or "
         "BIGINT, a timestamp a TIMESTAMP or STRING.",
         parameters={"expType": found.simpleString(), "causedBy": f"{name} option"},
+    )
+
+
+def only_of_delta(path: str, operation: str, error: DeltaTableNotFoundException) -> DeltaTableNotFoundException:
+    """Return the error of a path without a table as statements have it that Delta alone has."""
+    return DeltaTableNotFoundException(
+        "DELTA_TABLE_ONLY_OPERATION",
+        f"{error.message} {operation} is only supported for Delta tables.",
+        parameters={"tableName": path, "operation": operation},
     )

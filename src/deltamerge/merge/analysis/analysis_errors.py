@@ -11,6 +11,7 @@ from pyspark.errors import ParseException, PySparkException
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from deltamerge.exceptions import DeltaAnalysisException, DeltaParseException
+from deltamerge.merge.statement import SOURCE_ALIAS, TARGET_ALIAS
 from deltamerge.sql.caret import Span, point_at
 from deltamerge.sql.merge_ast import Expression
 from deltamerge.sql.names import did_you_mean, quote_name
@@ -23,6 +24,8 @@ _WITH_CONF = f"{_TYPES}.CAST_WITH_CONF_SUGGESTION"
 _NON_DETERMINISTIC = "INVALID_NON_DETERMINISTIC_EXPRESSIONS"
 # Behind its own words Spark prints the plan that it looked at.
 _PLAN = re.compile(r"\n(?='|\+- |:- |(?:Join|Project|Filter|Aggregate|Sort)\b)")
+# Names that no user wrote.
+_OWN_ALIAS = re.compile(rf"`?\b(?:{TARGET_ALIAS}|{SOURCE_ALIAS})\b`?\.")
 _AGGREGATES = ("MISSING_GROUP_BY", "INVALID_WHERE_CONDITION", "GROUP_BY_AGGREGATE", "MISSING_AGGREGATION")
 _OF_MANY_ROWS = ("UNSUPPORTED_EXPR_FOR_OPERATOR", "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE", "UNSUPPORTED_GENERATOR")
 
@@ -119,10 +122,14 @@ def _ambiguous(
     parameters = _parameters(error)
     name = parameters.get("name", expression.text)
     among = parameters.get("referenceNames", "").strip("[]")
-    example = f", such as {among.split(',')[0].strip()}" if among else ""
+    if _OWN_ALIAS.search(str(error.getMessageParameters())):
+        remedy = "Give the target and the source aliases, and write which side's column it is."
+    else:
+        example = f", such as {among.split(',')[0].strip()}" if among else ""
+        remedy = f"Write which side's column it is{example}."
     return DeltaAnalysisException(
         _AMBIGUOUS,
-        f"Reference {name} is ambiguous in {where}: it could be {among}. Write which side's column it is{example}."
+        f"Reference {name} is ambiguous in {where}: it could be {among}. {remedy}"
         + _caret(expression, statement, name),
         parameters=parameters,
     )
@@ -133,8 +140,9 @@ def _unresolved(
 ) -> DeltaAnalysisException:
     parameters = _parameters(error)
     name = parameters.get("objectName") or parameters.get("fieldName") or expression.text
-    proposal = parameters.get("proposal", "")
-    candidates = [part.strip() for part in proposal.split(",")] if proposal else []
+    proposed = dict.fromkeys(part.strip() for part in parameters.get("proposal", "").split(","))
+    candidates = [part for part in proposed if part and SOURCE_ALIAS not in part]
+    proposal = ", ".join(candidates)
     candidates.sort(key=partial(_likeness, name), reverse=True)
     hint = f" Did you mean one of: {', '.join(candidates)}?" if candidates else ""
     return DeltaAnalysisException(
@@ -171,11 +179,11 @@ def _first_lines(error: PySparkException) -> str:
     message = re.sub(r"\s*SQLSTATE: \w+;?", "", message)
     # Of the expression by itself; the message shows the place in the statement.
     message = re.sub(r"[;.]? line \d+ pos \d+\s*$", ".", message)
-    return message.strip().rstrip(";")
+    return _OWN_ALIAS.sub("", message).strip().rstrip(";")
 
 
 def _parameters(error: PySparkException) -> dict[str, str]:
-    return {str(k): str(v) for k, v in (error.getMessageParameters() or {}).items()}
+    return {str(k): _OWN_ALIAS.sub("", str(v)) for k, v in (error.getMessageParameters() or {}).items()}
 
 
 def unknown_target_column(

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from deltamerge.merge.analysis.resolve import TARGET_ALIAS
-from deltamerge.merge.statement import MergeStatement
+from deltamerge.merge.statement import SOURCE_ALIAS, TARGET_ALIAS, MergeStatement
 from deltamerge.spark.column_nodes import names_by_attributes
 from deltamerge.spark.column_trees import printed_sql
 from deltamerge.spark.frame_columns import FrameSide, columns_by_name, is_bound, with_other_names
@@ -22,8 +21,6 @@ from deltamerge.spark.session import is_connect
 from deltamerge.sql.merge_ast import ClauseKind, Expression, Insert, NameParts, Star, Update
 from deltamerge.sql.qualifiers import Renaming, alias_for, aliases_of, qualifiers_in, rename_columns, to_aliases
 from deltamerge.sql.relations import folded
-
-_SOURCE_ALIAS = "__dm_source"
 
 
 def with_columns_by_alias(spark: SparkSession, statement: MergeStatement) -> MergeStatement:
@@ -67,14 +64,14 @@ def _with_source_alias(spark: SparkSession, statement: MergeStatement) -> MergeS
 
     def to_alias(parts: NameParts, longest: int) -> tuple[NameParts, int]:
         found, length = renaming(parts, longest)
-        return ((_SOURCE_ALIAS, *found) if found else ()), length
+        return ((SOURCE_ALIAS, *found) if found else ()), length
 
     def in_pairs(parts: NameParts, longest: int) -> tuple[NameParts, int]:
         return ((), 0) if parts[:1] == target else to_alias(parts, longest)
 
     of_pairs = _renamed(spark, in_pairs)
     aliased = _with_clauses(with_own, {"matched": of_pairs, "not_matched": _renamed(spark, to_alias)})
-    aliased = replace(aliased, condition=of_pairs(statement.condition), source_name=(_SOURCE_ALIAS,))
+    aliased = replace(aliased, condition=of_pairs(statement.condition), source_name=(SOURCE_ALIAS,))
     qualifiers = qualifiers_of(source, columns)
     below = {name[-length:] for name in qualifiers or () for length in range(1, len(name) + 1)}
     by_qualifier = has_bound and any(c.name.lower() in repeated and c.place not in own for c in columns)
@@ -164,7 +161,7 @@ def _with_names_of_their_own(
     """
     if _has_star(statement):
         return statement, {}
-    own = {column.place: f"{_SOURCE_ALIAS}_{column.name}_{column.place}" for column in columns}
+    own = {column.place: f"{SOURCE_ALIAS}_{column.name}_{column.place}" for column in columns}
     known = statement.source.schema.names
     added = {place: name for place, name in own.items() if name not in known}
     source = with_copies(statement.source, added) if added else statement.source

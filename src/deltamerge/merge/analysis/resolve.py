@@ -28,7 +28,7 @@ from deltamerge.merge.analysis.resolved_merge import (
     type_at,
 )
 from deltamerge.merge.analysis.spark_analysis import Analysis, Sides, analyse, sides_of
-from deltamerge.merge.statement import MergeStatement
+from deltamerge.merge.statement import TARGET_ALIAS, MergeStatement
 from deltamerge.spark import columns as F
 from deltamerge.spark.config import KEYS, MergeConf
 from deltamerge.sql.merge_ast import (
@@ -45,8 +45,6 @@ from deltamerge.sql.names import quote
 from deltamerge.write.align import align, check_same_fields, find_field, same_name
 from deltamerge.write.schema_evolution import evolved_schema, new_void, refuse_void
 from deltamerge.write.store_assignment import StoreAssignment, first_lossy
-
-TARGET_ALIAS = "__dm_target"
 
 
 def resolve(

@@ -22,7 +22,6 @@ from deltamerge.spark.column_trees import proto_contains_star
 from deltamerge.spark.session import empty_frame
 from deltamerge.sql.conditions import contains_star, contains_subquery, tree_contains_subquery
 from deltamerge.sql.merge_ast import ClauseKind, Expression, MergeClause
-from deltamerge.sql.names import free_prefix
 
 # Makes a frame that Spark can only make where conditions are sound.
 _Attempt: TypeAlias = "Callable[[list[Column]], Callable[[], DataFrame]]"
@@ -50,8 +49,8 @@ class Sides:
 
     @cached_property
     def other(self) -> DataFrame:
-        prefix = free_prefix((*self.target_schema.names, *self.source_schema.names))
-        return self.spark.range(1).toDF(f"{prefix}other")
+        """A side without columns, for a condition that sees one side alone."""
+        return empty_frame(self.spark, StructType())
 
 
 def sides_of(spark: SparkSession, statement: MergeStatement, target_schema: StructType, target_alias: str) -> Sides:
