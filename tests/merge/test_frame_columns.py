@@ -106,8 +106,9 @@ def test_a_subquery_that_reads_what_the_source_is_called(spark: SparkSession, pa
     table = DeltaTable.forPath(spark, path).alias("t")
     merge = table.merge(spark.table("news").select("id", "v"), "t.id = news.id")
     merge = merge.whenMatchedUpdate(set={"v": "(SELECT CAST(count(1) AS INT) FROM news WHERE news.v > 7) + news.v"})
-    merge.whenNotMatchedInsert(values={"id": "news.id", "v": "(SELECT min(news.v) FROM news)"}).execute()
-    assert rows(table.toDF().select("id", "v")) == [(1, 8), (2, 6), (3, 7)]
+    value = "(SELECT CAST(count(1) AS INT) FROM range(9) d WHERE d.id < news.id) + (SELECT min(news.v) FROM news)"
+    merge.whenNotMatchedInsert(values={"id": "news.id", "v": value}).execute()
+    assert rows(table.toDF().select("id", "v")) == [(1, 8), (2, 6), (3, 10)]
 
 
 def test_a_field_of_the_target_is_not_a_column_below_the_source(spark: SparkSession, path: str) -> None:

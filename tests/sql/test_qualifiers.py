@@ -129,11 +129,15 @@ def test_tables_whose_names_end_alike_keep_their_whole_names() -> None:
         "1 + (SELECT max(u.v) FROM other AS u WHERE u.id > 1)",
         "EXISTS (SELECT 1 FROM a JOIN other u ON a.id = u.id)",
         "(SELECT max(x.v) FROM a x WHERE x.id IN (SELECT u.id FROM u))",
+        "(SELECT max(u.v) FROM (SELECT v FROM other) u)",
+        "(SELECT max(u.v) FROM VALUES (1), (2) AS u(v) JOIN range(5) v ON u.v = v.id)",
+        "(SELECT max(u.v) FROM other LATERAL VIEW explode(a) u AS v)",
     ],
 )
 def test_columns_of_a_relation_in_a_subquery_stay(sql: str) -> None:
     renaming = to_aliases([("db", "source"), ("db", "u")])
     assert rename_columns(sql, renaming) == sql
+    assert ("u",) not in qualifiers_in(sql)
     of_both = "(SELECT max(u.v) FROM u WHERE db.source.id = id) + db.u.v"
     assert rename_columns(of_both, renaming) == "(SELECT max(u.v) FROM u WHERE `source`.id = id) + `u`.v"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from deltamerge.log.snapshot import Snapshot
 from deltamerge.merge.analysis.checks import check_schema_since_analysis
+from deltamerge.merge.analysis.spark_analysis import holds_subqueries
 from deltamerge.merge.begin import Begun
 from deltamerge.merge.execute_plan import execute_plan
 from deltamerge.merge.executors.job_errors import translating
@@ -113,7 +114,7 @@ class MergeIntoCommand:
                     raise
                 except RUN_AGAIN as error:
                     lost.append(LostCommit.of(error))
-                    if len(lost) > conf.conflict_retries or not can_run_again(started):
+                    if len(lost) > conf.conflict_retries or not can_run_again(started, conf):
                         raise (gave_up(error, lost) if len(lost) > 1 else error) from None
                     started = replace(started, begun=None)
                     logger.warning("another writer was first, so the %s runs again: %s", started.statement.verb, error)
@@ -224,10 +225,13 @@ def with_source_of_now(command: MergeIntoCommand, snapshot: Snapshot) -> tuple[M
     return replace(command, statement=replace(statement, source=source)), snapshot
 
 
-def can_run_again(command: MergeIntoCommand) -> bool:
-    """Return whether the merge can run again on a newer version: its source does not hold rows of an older one."""
+def can_run_again(command: MergeIntoCommand, conf: MergeConf) -> bool:
+    """Return whether the merge can run again on a newer version.
+
+    Its source must not hold rows of an older one, nor what a subquery in a value reads.
+    """
     source, table = command.statement.source, command.table
-    if command.snapshot is not None:
+    if command.snapshot is not None or holds_subqueries(command.statement, conf.double_quoted_identifiers):
         return False
     return not reads_table(source, table) or follows_table(source, table, table.snapshot())
 

@@ -64,7 +64,7 @@ def explain_merge(
         bytes_to_read=context.files.size_in_bytes,
         read_predicate=rows_to_read(context, plan.source.choice),
         features=feature_costs(context),
-        conflicts=conflicts(context, plan.source.choice, conf.conflict_retries if can_run_again(started) else 0),
+        conflicts=conflicts(context, plan.source.choice, conf.conflict_retries if can_run_again(started, conf) else 0),
         warnings=(*about_transaction(session_transaction(conf), snapshot), *warnings(context)),
         forecast=forecast,
     )

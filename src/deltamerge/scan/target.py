@@ -51,6 +51,8 @@ _TYPES_IN_FOLDERS = (
 _CHECKSUMS = "parquet.page.verify-checksum.enabled"
 # More scans than these are not put together; the files' values are looked up by path instead.
 _MOST_SCANS = 16
+# ``s3://bucket`` split at its slashes.
+_PARTS_OF_A_STORE = 3
 
 
 NO_MARKS: Mapping[str, str] = MappingProxyType({})
@@ -278,7 +280,9 @@ def _bases(own: tuple[str, ...], folders: Collection[tuple[str, ...]]) -> dict[t
     elsewhere = [folder for folder in folders if folder[: len(own)] != own]
     found: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
     for folder in folders:
-        base = own if folder[: len(own)] == own else folder[: -1 if len(elsewhere) >= _MOST_SCANS else None]
+        # Not everyone may look at a whole bucket.
+        shares = len(elsewhere) >= _MOST_SCANS and len(folder) > _PARTS_OF_A_STORE + 1
+        base = own if folder[: len(own)] == own else folder[:-1] if shares else folder
         found[base if folder == base or "=" not in folder[-1] else folder].append(folder)
     return found
 

@@ -18,7 +18,9 @@ from deltamerge.sql.relations import folded
 from deltamerge.sql.tokens import name_end, tokenize
 
 # Leaves of Connect's plans.
-_WITHOUT_NAMES = frozenset({"CachedLocalRelation", "DataSource", "LocalRelation", "Range"})
+_WITHOUT_NAMES = frozenset(
+    {"CachedLocalRelation", "ChunkedCachedLocalRelation", "DataSource", "LocalRelation", "Range"}
+)
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,23 @@ def _named_by(frame: DataFrame, qualifier: NameParts) -> Sequence[str]:
 
 def _names_below(plan: Any) -> Iterator[NameParts | None]:  # noqa: ANN401
     """Yield the names of frames and tables in a plan; None for what does not show them, such as a query of SQL."""
-    kind = type(plan).__name__
-    children = [child for child in (getattr(plan, name, None) for name in ("_child", "left", "right")) if child]
-    if kind == "SubqueryAlias":
-        yield (str(plan._alias),)
-    elif kind == "Read":
-        yield parse_table_name(plan.table_name)
-    elif not children and kind not in _WITHOUT_NAMES:
-        yield None
-    for child in children if kind != "SubqueryAlias" else ():
-        yield from _names_below(child)
+    # A join has its left side by two names, and several nodes may have one below.
+    pending, seen = [plan], set[int]()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        kind = type(node).__name__
+        children = [child for child in (getattr(node, name, None) for name in ("right", "left", "_child")) if child]
+        if kind == "SubqueryAlias":
+            yield (str(node._alias),)
+        elif kind == "Read":
+            yield parse_table_name(node.table_name)
+        elif children:
+            pending += children
+        elif kind not in _WITHOUT_NAMES:
+            yield None
 
 
 def with_copies(frame: DataFrame, names: Mapping[int, str]) -> DataFrame:

@@ -154,15 +154,24 @@ def _columns(tokens: tuple[Token, ...]) -> Iterator[tuple[int, NameParts, int]]:
         index = end
 
 
+def _outer_columns(tokens: tuple[Token, ...]) -> Iterator[tuple[int, NameParts, int]]:
+    """Yield what `_columns` does, but for columns of the relations that subqueries read."""
+    inner = _inner_names(tokens)
+    found = _columns(tokens)
+    return (each for each in found if not _is_of_query(inner, each[0], each[1][: each[2]]))
+
+
 def _inner_names(tokens: tuple[Token, ...]) -> list[tuple[tuple[int, int], NameParts]]:
     """Return the subqueries in an expression, in tokens, each with the alias or name of a relation that it reads."""
     queries = [query for query in _queries(tokens) if query != (0, len(tokens))]
-    found = []
-    for start, end, _ in relations(tokens):
-        around = [query for query in queries if query[0] <= start < query[1]]
-        if around:
-            found.append((min(around, key=_length), alias_or_name(tokens, start, end)))
-    return found
+    if not queries:
+        return []
+    named = [(start, alias_or_name(tokens, start, end)) for start, end, _ in relations(tokens)]
+    # Of queries and functions that are read.
+    ends = [index + 1 for index, token in enumerate(tokens) if token.text == ")"]
+    named += [(end - 1, alias_or_name(tokens, end - 1, end)) for end in ends if has_alias(tokens, end)]
+    around = ((place, [query for query in queries if query[0] <= place < query[1]], name) for place, name in named)
+    return [(min(within, key=_length), name) for _, within, name in around if within]
 
 
 def _is_of_query(inner: Sequence[tuple[tuple[int, int], NameParts]], place: int, qualifier: NameParts) -> bool:
@@ -247,9 +256,18 @@ def to_aliases(names: Sequence[NameParts]) -> Renaming:
 
 
 def qualifiers_in(sql: str) -> frozenset[NameParts]:
-    """Return what may be qualifiers of columns in an expression, in lower case: all first parts of names."""
-    found = (parts[:length] for _, parts, longest in _columns(tokenize(sql)) for length in range(1, longest + 1))
-    return frozenset(found)
+    """Return what may be qualifiers of columns in an expression, in lower case: all first parts of names.
+
+    Relations that its subqueries read are none.
+    """
+    columns = _outer_columns(tokenize(sql))
+    return frozenset(parts[:length] for _, parts, longest in columns for length in range(1, longest + 1))
+
+
+def has_scopes(sql: str) -> bool:
+    """Return whether an expression has subqueries or functions with parameters, whose names may hide others."""
+    tokens = tokenize(sql)
+    return len(_queries(tokens)) > 1 or any(token.text == "->" for token in tokens)
 
 
 def rename_columns(sql: str, renaming: Renaming) -> str:
@@ -259,10 +277,9 @@ def rename_columns(sql: str, renaming: Renaming) -> str:
     """
     tokens = tokenize(sql)
     replacements: dict[Span, str] = {}
-    parameters, inner = _parameters(tokens), _inner_names(tokens)
-    for start, parts, longest in _columns(tokens):
-        is_own = parts[0] in parameters or _is_of_query(inner, start, parts[:longest])
-        renamed, length = ((), 0) if is_own else renaming(parts, longest)
+    parameters = _parameters(tokens)
+    for start, parts, longest in _outer_columns(tokens):
+        renamed, length = ((), 0) if parts[0] in parameters else renaming(parts, longest)
         if renamed and folded(renamed) != parts[:length]:
             place = slice_of(tokens[start : start + 2 * length - 1])
             replacements[place] = ".".join(quote(part) for part in renamed)

@@ -19,7 +19,15 @@ from deltamerge.spark.frame_columns import FrameSide, columns_by_name, is_bound,
 from deltamerge.spark.qualified_columns import QualifiedColumn, qualified_columns, qualifiers_of, with_copies
 from deltamerge.spark.session import is_connect
 from deltamerge.sql.merge_ast import ClauseKind, Expression, Insert, NameParts, Star, Update
-from deltamerge.sql.qualifiers import Renaming, alias_for, aliases_of, qualifiers_in, rename_columns, to_aliases
+from deltamerge.sql.qualifiers import (
+    Renaming,
+    alias_for,
+    aliases_of,
+    has_scopes,
+    qualifiers_in,
+    rename_columns,
+    to_aliases,
+)
 from deltamerge.sql.relations import folded
 
 
@@ -78,7 +86,9 @@ def _with_source_alias(spark: SparkSession, statement: MergeStatement) -> MergeS
     is_known = qualifiers is not None or has_bound
     if is_known and not by_qualifier and below.isdisjoint(_qualifiers_of_pairs(aliased)):
         return aliased
-    return _with_clauses(with_own, {"not_matched": _renamed(spark, renaming)})
+    by_name = _renamed(spark, renaming)
+    # There a name alone could be another column: they keep the qualifier, which Spark does not know then.
+    return _with_clauses(with_own, {"not_matched": lambda each: each if has_scopes(each.text) else by_name(each)})
 
 
 def _with_clauses(

@@ -223,6 +223,12 @@ def _contains_star(expression: Expression) -> bool:
     return contains_star(expression.text)
 
 
+def holds_subqueries(statement: MergeStatement, double_quoted_identifiers: bool) -> bool:
+    """Return whether values have subqueries; conditions must not."""
+    values = (value for clause in statement.clauses for value in clause.expressions)
+    return any(holds_subquery(value, double_quoted_identifiers=double_quoted_identifiers) for value in values)
+
+
 def holds_subquery(expression: Expression, *, double_quoted_identifiers: bool) -> bool:
     if expression.column is None:
         return contains_subquery(expression.text)

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 from deltamerge.log.actions import AddFile
 from deltamerge.log.features.deletion_vectors import deleted_positions, read_deletion_vectors, with_only
 from deltamerge.log.paths import canonical_path
-from deltamerge.merge.analysis.spark_analysis import holds_subquery
+from deltamerge.merge.analysis.spark_analysis import holds_subqueries
 from deltamerge.merge.executors.execution import Execution
 from deltamerge.merge.executors.job_errors import is_stopped
 from deltamerge.merge.executors.merge_changes import MergeChanges
@@ -40,7 +40,8 @@ def reconciled(
     store, root = execution.table.store, prepared.store.root
     if execution.source_read_table or changes.finds_rows is None:
         return None
-    if _has_subqueries(execution) or reads_table(execution.merge.statement.source, execution.table):
+    statement, quoted = execution.merge.statement, execution.conf.double_quoted_identifiers
+    if holds_subqueries(statement, quoted) or reads_table(statement.source, execution.table):
         return None
     others = other_changes(changes.target.files, winners, root, blind_appends=prepared.counts_blind_appends)
     deleted = _deleted(changes, root, set(others.states))
@@ -58,15 +59,11 @@ def reconciled(
 
 def reads_target(execution: Execution) -> bool:
     """Return whether the source reads the target, or a subquery may: then any row may matter."""
-    source = execution.merge.statement.source
-    return _has_subqueries(execution) or surely_reads_table(source, execution.table) or has_hidden_reads(source)
-
-
-def _has_subqueries(execution: Execution) -> bool:
-    """Return whether values have subqueries; conditions must not."""
-    values = (value for clause in execution.merge.statement.clauses for value in clause.expressions)
-    quoted = execution.conf.double_quoted_identifiers
-    return any(holds_subquery(value, double_quoted_identifiers=quoted) for value in values)
+    statement, quoted = execution.merge.statement, execution.conf.double_quoted_identifiers
+    source = statement.source
+    return (
+        holds_subqueries(statement, quoted) or surely_reads_table(source, execution.table) or has_hidden_reads(source)
+    )
 
 
 def _deleted(changes: MergeChanges, root: str, shared: set[str]) -> dict[str, BitMap64]:
