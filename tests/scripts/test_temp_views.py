@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deltamerge.tables import DeltaTable
+from merge.tables import CONNECT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,26 +80,33 @@ WATERMARKS = [
 ]
 
 
-@pytest.mark.parametrize("condition", WATERMARKS)
-def test_views_with_subqueries(installed: SparkSession, path: str, tmp_path: Path, condition: str) -> None:
-    """What a job has not loaded yet, by a query of the table that it loads."""
-    spark, source, other = installed, str(tmp_path / "source"), str(tmp_path / "other")
-    spark.range(3).selectExpr("id", "id AS v").write.format("delta").save(source)
-    spark.sql(f"CREATE OR REPLACE TEMP VIEW seen AS SELECT * FROM delta.`{source}` n WHERE {condition.format(path)}")
-    spark.sql(f"SELECT * FROM delta.`{source}` n WHERE {condition.format(path)}").createOrReplaceTempView("seen_too")
-    spark.sql(f"CREATE TABLE delta.`{other}` (id BIGINT, v BIGINT) USING delta")
-    for at in range(2, 5):
-        assert [counted(spark, name) for name in ("seen", "seen_too")] == [(1, 1)] * 2
-        spark.sql(f"INSERT INTO delta.`{other}` SELECT * FROM seen")
-        if at % 2:
-            spark.sql(f"INSERT INTO delta.`{path}` SELECT * FROM seen_too")
-        else:
-            spark.sql(f"MERGE INTO delta.`{path}` t USING seen s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
-        assert [counted(spark, name) for name in ("seen", "seen_too")] == [(0, 0)] * 2
-        more(spark, source, at + 1)
-    for table in (path, other):
-        loaded = spark.read.format("delta").load(table).where("id > 1").orderBy("id").collect()
-        assert [row["id"] for row in loaded] == [2, 3, 4]
+if not CONNECT:
+    # Over Connect only views of frames that SQL did not make follow their tables.
+
+    @pytest.mark.parametrize("condition", WATERMARKS)
+    def test_views_with_subqueries(installed: SparkSession, path: str, tmp_path: Path, condition: str) -> None:
+        """What a job has not loaded yet, by a query of the table that it loads."""
+        spark, source, other = installed, str(tmp_path / "source"), str(tmp_path / "other")
+        spark.range(3).selectExpr("id", "id AS v").write.format("delta").save(source)
+        spark.sql(
+            f"CREATE OR REPLACE TEMP VIEW seen AS SELECT * FROM delta.`{source}` n WHERE {condition.format(path)}"
+        )
+        spark.sql(f"SELECT * FROM delta.`{source}` n WHERE {condition.format(path)}").createOrReplaceTempView(
+            "seen_too"
+        )
+        spark.sql(f"CREATE TABLE delta.`{other}` (id BIGINT, v BIGINT) USING delta")
+        for at in range(2, 5):
+            assert [counted(spark, name) for name in ("seen", "seen_too")] == [(1, 1)] * 2
+            spark.sql(f"INSERT INTO delta.`{other}` SELECT * FROM seen")
+            if at % 2:
+                spark.sql(f"INSERT INTO delta.`{path}` SELECT * FROM seen_too")
+            else:
+                spark.sql(f"MERGE INTO delta.`{path}` t USING seen s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+            assert [counted(spark, name) for name in ("seen", "seen_too")] == [(0, 0)] * 2
+            more(spark, source, at + 1)
+        for table in (path, other):
+            loaded = spark.read.format("delta").load(table).where("id > 1").orderBy("id").collect()
+            assert [row["id"] for row in loaded] == [2, 3, 4]
 
 
 def test_views_of_tables_that_were_empty(installed: SparkSession, tmp_path: Path) -> None:
